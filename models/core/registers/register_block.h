@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "models/core/registers/register_layout.h"
@@ -101,14 +102,48 @@ class RegisterBlock {
   void reset();
 
  private:
-  uint64_t load(const RegisterLayout& r) const;
-  void store(const RegisterLayout& r, uint64_t v);
+  uint64_t load(const RegisterLayout& r) const {
+    uint64_t v = 0;
+    const uint8_t* at = reinterpret_cast<const uint8_t*>(m_words.get()) + r.storage;
+    switch (r.width_bytes) {
+      case 1:
+        std::memcpy(&v, at, 1);
+        break;
+      case 2:
+        std::memcpy(&v, at, 2);
+        break;
+      case 4:
+        std::memcpy(&v, at, 4);
+        break;
+      default:
+        std::memcpy(&v, at, 8);
+        break;
+    }
+    return v;
+  }
+  void store(const RegisterLayout& r, uint64_t v) {
+    uint8_t* at = reinterpret_cast<uint8_t*>(m_words.get()) + r.storage;
+    switch (r.width_bytes) {
+      case 1:
+        std::memcpy(at, &v, 1);
+        break;
+      case 2:
+        std::memcpy(at, &v, 2);
+        break;
+      case 4:
+        std::memcpy(at, &v, 4);
+        break;
+      default:
+        std::memcpy(at, &v, 8);
+        break;
+    }
+  }
   void event(RegIndex reg, uint64_t mask, uint64_t v, Ps now);
   uint64_t event_bits(const RegisterLayout& r, Ps now) const;
+  RegStatus check_beats(const RegisterLayout& r, const RegAccessRequest& q, uint32_t& beat) const;
   void write_word(const RegisterLayout& r, uint64_t data, uint64_t mask, Ps now);
   uint64_t read_word(const RegisterLayout& r, uint64_t mask, Ps now);
   RegStatus fifo_write(const RegisterLayout& r, const RegAccessRequest& q);
-  uint64_t* event_words() const;
 
   const BlockLayout* m_layout;
   RegisterBehaviour* m_behaviour;
