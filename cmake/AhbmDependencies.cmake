@@ -1,0 +1,22 @@
+# Third-party packages, all from Debian 12.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(SystemC REQUIRED IMPORTED_TARGET systemc)
+add_library(SystemC::systemc INTERFACE IMPORTED)
+# libsystemc's headers trip -Wpedantic and -Wshadow: they are system headers here.
+get_target_property(_sc_inc PkgConfig::SystemC INTERFACE_INCLUDE_DIRECTORIES)
+target_link_libraries(SystemC::systemc INTERFACE PkgConfig::SystemC)
+target_compile_definitions(SystemC::systemc INTERFACE SC_INCLUDE_DYNAMIC_PROCESSES)
+
+find_package(yaml-cpp REQUIRED)
+find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Eigen3 REQUIRED NO_MODULE)
+find_package(Threads REQUIRED)
+if(AHBM_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+if(AHBM_BUILD_BENCHMARKS)
+  find_package(benchmark REQUIRED)
+endif()
