@@ -10,37 +10,14 @@
 #include <optional>
 #include <set>
 
+#include "models/core/suggest.h"
+
 namespace ahbm::regen {
 
 namespace {
 
 constexpr uint64_t kMaxBlockBytes = 1 << 20;
 constexpr uint32_t kMaxCount = 4096;
-
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t up = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = up;
-    }
-  }
-  return row[b.size()];
-}
-
-std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
-  const std::string* best = nullptr;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const std::string& k : known) {
-    const size_t d = edit_distance(word, k);
-    if (d < best_distance) best = &k, best_distance = d;
-  }
-  return best == nullptr ? "" : fmt::format(", did you mean '{}'?", *best);
-}
 
 /// Block names become namespaces.
 bool is_keyword(const std::string& s) {
@@ -156,7 +133,7 @@ class Map {
     for (const auto& [key, node] : m_entries) {
       if (std::find(m_known.begin(), m_known.end(), key) != m_known.end()) continue;
       report(m_errors, m_key_places.at(key),
-             fmt::format("{}: unknown key '{}'{}", m_what, key, suggestion(key, m_known)));
+             fmt::format("{}: unknown key '{}'{}", m_what, key, did_you_mean(key, m_known)));
     }
   }
 
