@@ -30,7 +30,8 @@ class Calendar {
 
   /// Busy intervals held (diagnosis and the growth bound).
   size_t size() const { return m_busy.size() - m_head; }
-  /// More intervals than this are never held: beyond it the earliest two are joined, which gives up the gap between them.
+  /// More intervals than this are never held: beyond it the earliest two are joined, which gives up the gap between
+  /// them.
   static constexpr size_t kMaxIntervals = 4096;
 
  private:

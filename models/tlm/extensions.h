@@ -15,8 +15,8 @@ struct TransitExtension : tlm::tlm_extension<TransitExtension> {
   void copy_from(const tlm::tlm_extension_base& o) override { *this = static_cast<const TransitExtension&>(o); }
 };
 
-/// On a payload write: the NOTIFY that commits it, fused into the same transaction. The same time as a NOTIFY write that
-/// is issued together with the payload.
+/// On a payload write: the NOTIFY that commits it, fused into the same transaction. The same time as a NOTIFY write
+/// that is issued together with the payload.
 struct IpcqNotify : tlm::tlm_extension<IpcqNotify> {
   uint32_t qp = 0;     ///< the receiver's queue pair
   uint32_t bytes = 0;  ///< header + payload
@@ -30,19 +30,19 @@ struct IpcqNotify : tlm::tlm_extension<IpcqNotify> {
 struct Origin : tlm::tlm_extension<Origin> {
   uint32_t flat_pe = 0xFFFFFFFF;  ///< 0xFFFFFFFF: not a PE
   uint32_t launch_tag = 0;
-  bool timing_only = false;  ///< payload of a run with `simulation.functional: false`: targets move no bytes
   tlm::tlm_extension_base* clone() const override { return new Origin(*this); }
   void copy_from(const tlm::tlm_extension_base& o) override { *this = static_cast<const Origin&>(o); }
 };
 
-/// Collected while a transaction walks the sockets: what to reserve on the way there and back, and the target at the end.
-/// As DMI for memory: with a complete grant, later transactions reserve along `forward` and call `target` directly.
+/// Collected while a transaction walks the sockets: what to reserve on the way there and back, and the target at the
+/// end. As DMI for memory: with a complete grant, later transactions reserve along `forward` and call `target`
+/// directly.
 struct RouteGrant : tlm::tlm_extension<RouteGrant> {
   std::vector<Hop*> forward;
-  std::vector<Hop*> backward;   ///< for the data of reads, in the order they are passed
+  std::vector<Hop*> backward;                    ///< for the data of reads, in the order they are passed
   tlm::tlm_fw_transport_if<>* target = nullptr;  ///< set by the target; null: nobody granted
   uint64_t window_begin = 0, window_end = 0;     ///< global addresses [begin, end) that the route is valid for
-  bool refused = false;         ///< somebody on the way does not take part
+  bool refused = false;                          ///< somebody on the way does not take part
   void clear_route() {
     forward.clear();
     backward.clear();
@@ -69,8 +69,8 @@ inline sc_core::sc_time to_sc_time(Ps t) {
   return sc_core::sc_time::from_value(t);
 }
 
-/// Gives our modules the Transit of a transaction: the extension, or one on the stack for a foreign initiator that knows
-/// nothing of it. On destruction `delay` is brought up to date (delay = tail - now).
+/// Gives our modules the Transit of a transaction: the extension, or one on the stack for a foreign initiator that
+/// knows nothing of it. On destruction `delay` is brought up to date (delay = tail - now).
 class TransitScope {
  public:
   TransitScope(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) : m_trans(trans), m_delay(delay) {
@@ -99,8 +99,8 @@ class TransitScope {
   TransitExtension m_local;
 };
 
-/// One forward hop of a transaction: reserves `hop` for the payload and, for a fused NOTIFY, for the doorbell; writes it
-/// into a route grant that is being collected.
+/// One forward hop of a transaction: reserves `hop` for the payload and, for a fused NOTIFY, for the doorbell; writes
+/// it into a route grant that is being collected.
 inline void pass_forward(Hop& hop, Ps now, Transit& transit, IpcqNotify* notify) {
   hop.pass(now, transit);
   if (notify != nullptr) hop.pass(now, notify->doorbell);

@@ -43,7 +43,8 @@ class PayloadPool : public tlm::tlm_mm_interface {
   PayloadPool(const PayloadPool&) = delete;
   PayloadPool& operator=(const PayloadPool&) = delete;
 
-  /// A payload with reference count 1; `release()` returns it. Address, data, length, byte enables and status are reset.
+  /// A payload with reference count 1; `release()` returns it. Address, data, length, byte enables and status are
+  /// reset.
   PooledPayload& acquire() {
     if (m_free.empty()) {
       m_all.push_back(std::make_unique<PooledPayload>(this));
@@ -57,7 +58,6 @@ class PayloadPool : public tlm::tlm_mm_interface {
     p.set_dmi_allowed(false);
     p.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
     p.transit.transit = Transit{};
-    p.origin.timing_only = false;
     return p;
   }
   void free(tlm::tlm_generic_payload* p) override {

@@ -1,5 +1,5 @@
-// The initiator's side of route grants: the first transaction to a window walks the sockets and collects the resources it
-// reserves; later ones reserve along the collected route and call the target directly. Same times, same statistics.
+// The initiator's side of route grants: the first transaction to a window walks the sockets and collects the resources
+// it reserves; later ones reserve along the collected route and call the target directly. Same times, same statistics.
 #pragma once
 
 #include <cstdint>

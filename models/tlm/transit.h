@@ -25,7 +25,7 @@ struct Transit {
   uint64_t wire_payload = 0;  ///< bytes before packet headers (an IPCQ header that is not on the wire is not counted)
   Channel channel = Channel::Data;
   Side egress = Side::E;
-  bool has_egress = false;    ///< `egress` breaks ties between equally long ways
+  bool has_egress = false;  ///< `egress` breaks ties between equally long ways
 
   void shift(Ps latency) {
     head += latency;
@@ -47,8 +47,8 @@ struct HopStats {
   uint64_t payload_bytes = 0;
   uint64_t wire_bytes = 0;
   uint64_t control_wire_bytes = 0;
-  Ps busy = 0;     ///< data channel
-  Ps waited = 0;   ///< sum of head delays by contention, data channel
+  Ps busy = 0;    ///< data channel
+  Ps waited = 0;  ///< sum of head delays by contention, data channel
 };
 
 /// One thing that a message reserves on its way: a link direction, a crossbar output, a TCM port, a DMA channel. Two

@@ -1,0 +1,74 @@
+// The IPCQ block of one PE: queue pairs behind QP registers and doorbell pages.
+#pragma once
+
+#include <tlm_utils/passthrough_target_socket.h>
+#include <memory>
+#include <systemc>
+#include <tlm>
+#include <vector>
+
+#include "models/core/registers/register_block.h"
+#include "models/ipcq/ipcq_port.h"
+#include "models/pe/tcm.h"
+#include "models/tlm/route.h"
+
+namespace ahbm::models {
+
+class Ipcq : public sc_core::sc_module, public IpcqPort {
+ public:
+  struct Parts {
+    const SystemConfig* config;
+    PayloadPool* payloads;
+    Tcm* tcm;
+    IpcqHost* host;
+    uint32_t flat_pe;
+    Addr pe_base;
+    uint64_t* progress;
+  };
+  Ipcq(const sc_core::sc_module_name& name, const Parts& parts);
+  ~Ipcq() override;
+
+  /// QP registers and doorbell pages, at global addresses of this PE's window.
+  tlm_utils::passthrough_target_socket<Ipcq> bus_in;
+
+  /// Where credits leave; after elaboration.
+  void bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) {
+    m_out.bind(first, route_epoch, m_parts.config->simulation.route_grants);
+  }
+
+  void set_listener(IpcqListener* listener) override { m_listener = listener; }
+  bool enabled(QpId qp) const override;
+  std::optional<Ps> credit_time(QpId qp) const override;
+  SendSlot take_send_slot(QpId qp, uint32_t message_bytes) override;
+  std::optional<QueuePair::Message> front(QpId qp) const override;
+  void take(QpId qp) override;
+  void release(QpId qp, uint64_t ticket) override;
+  tlm::tlm_response_status deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at, Ps payload_at) override;
+  void payload_written(uint64_t tcm_offset, uint64_t bytes, Ps at) override;
+  void reset() override;
+  uint32_t credits(QpId qp) const override;
+  uint32_t level(QpId qp) const override;
+
+ private:
+  struct Qp;
+  class QpBehaviour;
+  class DoorbellBehaviour;
+
+  void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
+  unsigned transport_dbg(tlm::tlm_generic_payload& trans);
+  Qp* find(uint32_t qp) const { return qp < m_qps.size() ? m_qps[qp].get() : nullptr; }
+  Qp& storage(uint32_t qp);
+  tlm::tlm_response_status notify(uint32_t qp, uint64_t bytes, uint32_t epoch, Ps at, Addr address);
+  tlm::tlm_response_status credit(uint32_t qp, uint64_t slots, uint32_t epoch, Ps at, Addr address);
+  bool stale(uint32_t epoch);
+  void enable(uint32_t qp);
+
+  Parts m_parts;
+  IpcqListener* m_listener = nullptr;
+  RoutedInitiator m_out;
+  std::vector<std::unique_ptr<Qp>> m_qps;  ///< grows to what is used; storage on first touch
+  std::vector<uint32_t> m_enabled;         ///< QPs that are enabled
+  std::unique_ptr<DoorbellBehaviour> m_doorbell;
+};
+
+}  // namespace ahbm::models

@@ -1,0 +1,68 @@
+// What the executor of a PE asks of its queue hardware. The shipped `Ipcq` implements it; another implementation (a
+// bridge to RTL, say) can stand in its place.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <tlm>
+
+#include "models/ipcq/queue_pair.h"
+
+namespace ahbm::models {
+
+/// Where a message goes: one slot of the peer's ring.
+struct SendSlot {
+  Addr address = 0;
+  uint32_t peer_qp = 0;
+  uint32_t peer_epoch = 0;
+  bool has_egress = false;
+  Side egress = Side::E;
+};
+
+class IpcqListener {
+ public:
+  virtual ~IpcqListener() = default;
+  /// A message of `qp` counts from `ready` on / a credit of `qp` has come and counts from `at` on.
+  virtual void on_message(QpId qp, Ps ready) = 0;
+  virtual void on_credit(QpId qp, Ps at) = 0;
+};
+
+/// What the queue hardware asks of the PE around it.
+class IpcqHost {
+ public:
+  virtual ~IpcqHost() = default;
+  /// Records an error: a bit of ERROR_BITS (a regs::pe field mask) and the address that caused it.
+  virtual void record_error(uint32_t error_bits, Addr address) = 0;
+  /// A message came in on a QP with IRQ_ON_MESSAGE, to be seen at `at`.
+  virtual void message_interrupt(Ps at) = 0;
+  /// Register-driven send: `bytes` at `tcm_offset` become the next message of `qp`. False: no credit.
+  virtual bool send_from_tcm(QpId qp, uint64_t tcm_offset, uint32_t bytes) = 0;
+  virtual uint32_t epoch() const = 0;
+  virtual void count_stale() = 0;
+};
+
+class IpcqPort {
+ public:
+  virtual ~IpcqPort() = default;
+  virtual void set_listener(IpcqListener* listener) = 0;
+  virtual bool enabled(QpId qp) const = 0;
+  /// When the next send may leave; nothing while no credit is known.
+  virtual std::optional<Ps> credit_time(QpId qp) const = 0;
+  virtual SendSlot take_send_slot(QpId qp, uint32_t message_bytes) = 0;
+  virtual std::optional<QueuePair::Message> front(QpId qp) const = 0;
+  virtual void take(QpId qp) = 0;
+  /// Gives a message back and returns its credit to the peer on the control channel.
+  virtual void release(QpId qp, uint64_t ticket) = 0;
+  /// A message whose payload is in the slot at the tail: the fused NOTIFY. Times: when the doorbell and the payload's
+  /// tail are here.
+  virtual tlm::tlm_response_status deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at,
+                                           Ps payload_at) = 0;
+  /// A plain write into the ring part of the TCM, complete at `at`.
+  virtual void payload_written(uint64_t tcm_offset, uint64_t bytes, Ps at) = 0;
+  virtual void reset() = 0;
+  /// For reports: credits now, messages waiting now.
+  virtual uint32_t credits(QpId qp) const = 0;
+  virtual uint32_t level(QpId qp) const = 0;
+};
+
+}  // namespace ahbm::models

@@ -1,0 +1,104 @@
+#include "models/ipcq/queue_pair.h"
+
+#include <algorithm>
+
+#include "models/core/ipcq_protocol.h"
+
+namespace ahbm::models {
+
+void QueuePair::enable(const QpConfig& config) {
+  *this = QueuePair();
+  m_config = config;
+  m_enabled = true;
+  m_credit_at.assign(config.peer_slots, 0);
+  m_rx.assign(config.slots, RxSlot());
+}
+
+void QueuePair::disable() {
+  const QpConfig config = m_config;
+  *this = QueuePair();
+  m_config = config;
+}
+
+std::optional<Ps> QueuePair::credit_time() const {
+  if (!m_enabled || m_sent - m_credited >= m_config.peer_slots) return std::nullopt;
+  return m_credit_at[m_sent % m_config.peer_slots];
+}
+
+uint32_t QueuePair::credits(Ps now) const {
+  if (!m_enabled) return 0;
+  // Slots that were never used, and those whose credit has arrived by now. Credits arrive in order.
+  uint32_t n = 0;
+  for (uint64_t s = m_sent; s < m_credited + m_config.peer_slots; ++s) {
+    if (m_credit_at[s % m_config.peer_slots] > now) break;
+    ++n;
+  }
+  return n;
+}
+
+Addr QueuePair::tail_address() const {
+  return m_config.peer_ring + (m_sent % m_config.peer_slots) * m_config.slot_bytes;
+}
+
+QpResult QueuePair::add_credits(uint64_t n, Ps at) {
+  if (!m_enabled) return QpResult::Disabled;
+  if (n == 0 || n > m_sent - m_credited) return QpResult::Overrun;
+  for (uint64_t i = 0; i < n; ++i) m_credit_at[(m_credited + i) % m_config.peer_slots] = at;
+  m_credited += n;
+  return QpResult::Ok;
+}
+
+void QueuePair::payload_arrived(Ps at) {
+  m_payload_at = std::max(m_payload_at, at);
+}
+
+std::optional<uint64_t> QueuePair::push(uint32_t bytes) {
+  if (!m_enabled || m_arrived - m_released >= m_config.slots || m_pushed + bytes > m_config.slot_bytes) {
+    return std::nullopt;
+  }
+  const uint64_t at = m_config.ring_offset + (m_arrived % m_config.slots) * m_config.slot_bytes + m_pushed;
+  m_pushed += bytes;
+  return at;
+}
+
+QpResult QueuePair::notify(uint64_t bytes, Ps at, Ps latency) {
+  if (!m_enabled) return QpResult::Disabled;
+  if (bytes < ipcq::kHeaderBytes || bytes > m_config.slot_bytes) return QpResult::TooLong;
+  if (m_arrived - m_released >= m_config.slots) return QpResult::Overrun;
+  RxSlot& slot = m_rx[m_arrived % m_config.slots];
+  m_last_ready = std::max(m_last_ready, std::max(at, m_payload_at) + latency);
+  slot = {m_last_ready, static_cast<uint32_t>(bytes), false};
+  ++m_arrived;
+  m_payload_at = 0;
+  m_pushed = 0;
+  return QpResult::Ok;
+}
+
+std::optional<QueuePair::Message> QueuePair::front() const {
+  if (!m_enabled || m_taken == m_arrived) return std::nullopt;
+  const uint64_t index = m_taken % m_config.slots;
+  return Message{m_taken, m_config.ring_offset + index * m_config.slot_bytes, m_rx[index].bytes, m_rx[index].ready};
+}
+
+uint32_t QueuePair::release(uint64_t ticket) {
+  if (!m_enabled || ticket >= m_taken || ticket < m_released) return 0;
+  m_rx[ticket % m_config.slots].released = true;
+  uint32_t n = 0;
+  while (m_released < m_taken && m_rx[m_released % m_config.slots].released) {
+    m_rx[m_released % m_config.slots].released = false;
+    ++m_released;
+    ++n;
+  }
+  return n;
+}
+
+uint32_t QueuePair::level(Ps now) const {
+  uint32_t n = 0;
+  for (uint64_t i = m_released; i < m_arrived; ++i) {
+    if (m_rx[i % m_config.slots].ready > now) break;
+    ++n;
+  }
+  return n;
+}
+
+}  // namespace ahbm::models

@@ -1,0 +1,93 @@
+// One queue pair as a plain class: credits towards the peer, messages from it. No SystemC: times come in as arguments.
+//
+// Under loose timing a message or a credit is known before its time has come, so every slot carries the time from which
+// it counts. Counts "now" look at those times.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "models/core/address_map.h"
+#include "models/core/config/system_config.h"
+#include "models/core/time.h"
+
+namespace ahbm::models {
+
+/// What the QP registers hold (configs/registers/qp.yaml).
+struct QpConfig {
+  bool irq_on_message = false;
+  bool has_egress = false;
+  Side egress = Side::E;
+  uint32_t peer_qp = 0;
+  uint32_t peer_epoch = 0;
+  Addr peer_pe = 0;
+  Addr peer_ring = 0;
+  uint32_t peer_slots = 0;
+  uint32_t slot_bytes = 0;
+  uint64_t ring_offset = 0;  ///< in the TCM
+  uint32_t slots = 0;
+};
+
+enum class QpResult : uint8_t { Ok, Disabled, TooLong, Overrun };
+
+class QueuePair {
+ public:
+  /// Empties the receive ring and takes all credits of the peer. \pre counts and sizes are sane (see Ipcq)
+  void enable(const QpConfig& config);
+  void disable();
+  bool enabled() const { return m_enabled; }
+  const QpConfig& config() const { return m_config; }
+
+  // --- towards the peer
+  /// When the slot at the tail is (or will be) free; nothing when no credit for it is known yet.
+  std::optional<Ps> credit_time() const;
+  uint32_t credits(Ps now) const;
+  Addr tail_address() const;        ///< in the peer's ring
+  void take_credit() { ++m_sent; }  ///< \pre credit_time()
+  QpResult add_credits(uint64_t n, Ps at);
+  uint64_t sent() const { return m_sent; }
+  uint64_t credited() const { return m_credited; }
+
+  // --- from the peer
+  /// Bytes of the payload write into the slot at the tail are all there at `at`.
+  void payload_arrived(Ps at);
+  /// Appends to the slot at the tail; returns its TCM offset, or nothing when the bytes do not fit or no slot is free.
+  std::optional<uint64_t> push(uint32_t bytes);
+  /// Commits `bytes` at the tail, visible from max(at, payload) + latency on.
+  QpResult notify(uint64_t bytes, Ps at, Ps latency);
+  struct Message {
+    uint64_t ticket = 0;      ///< number since enable
+    uint64_t tcm_offset = 0;  ///< of the slot, header first
+    uint32_t bytes = 0;       ///< header + payload
+    Ps ready = 0;
+  };
+  /// The oldest message that nobody took; nothing when none is known.
+  std::optional<Message> front() const;
+  void take() { ++m_taken; }
+  /// Gives a taken message back; returns the credits to send now (slots are given back in order).
+  uint32_t release(uint64_t ticket);
+  uint32_t level(Ps now) const;  ///< messages visible and not yet released
+  uint64_t arrived() const { return m_arrived; }
+  uint64_t taken() const { return m_taken; }
+  uint64_t released() const { return m_released; }
+  bool clean() const { return m_arrived == m_released && m_credited == m_sent; }
+
+ private:
+  struct RxSlot {
+    Ps ready = 0;
+    uint32_t bytes = 0;
+    bool released = false;
+  };
+  QpConfig m_config;
+  bool m_enabled = false;
+  uint64_t m_sent = 0, m_credited = 0;
+  std::vector<Ps> m_credit_at;  ///< per peer slot: when the credit for its last use arrives
+  uint64_t m_arrived = 0, m_taken = 0, m_released = 0;
+  std::vector<RxSlot> m_rx;
+  Ps m_payload_at = 0;
+  Ps m_last_ready = 0;
+  uint32_t m_pushed = 0;
+};
+
+}  // namespace ahbm::models

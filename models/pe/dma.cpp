@@ -1,0 +1,111 @@
+#include "models/pe/dma.h"
+
+namespace ahbm::models {
+
+Dma::Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, uint64_t& progress)
+    : m_config(config),
+      m_payloads(payloads),
+      m_tcm(tcm),
+      m_flat_pe(flat_pe),
+      m_progress(progress),
+      m_out({config.pe.dma_bytes_per_second, 0}, kUnframed),
+      m_in({config.pe.dma_bytes_per_second, 0}, kUnframed),
+      m_out_done(config.pe.dma_outstanding, 0),
+      m_in_done(config.pe.dma_outstanding, 0) {}
+
+PooledPayload& Dma::prepare(tlm::tlm_command command, Addr address, uint8_t* data, uint64_t bytes) {
+  PooledPayload& p = m_payloads.acquire();
+  p.set_command(command);
+  p.set_address(address);
+  p.set_data_ptr(data);
+  p.set_data_length(static_cast<unsigned>(bytes));
+  p.set_streaming_width(static_cast<unsigned>(bytes));
+  p.origin.flat_pe = m_flat_pe;
+  p.origin.launch_tag = m_tag;
+  ++m_progress;
+  return p;
+}
+
+Route& Dma::route_to(Addr address) {
+  // Memory windows: one route per cube for HBM, one per PE window above it.
+  const bool pe_window = (address & (addr::kCubeBytes - 1)) >= addr::kPeWindows;
+  const uint64_t window = pe_window ? (address >> 24) << 1 | 1 : (address >> addr::kCubeShift) << 1;
+  if (window != m_last_window) {
+    m_last_route = &m_routes[window];
+    m_last_window = window;
+  }
+  return *m_last_route;
+}
+
+Dma::Result Dma::write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes) {
+  PooledPayload& p = prepare(tlm::TLM_WRITE_COMMAND, dst, const_cast<uint8_t*>(src), bytes);
+  Transit& t = p.transit.transit;
+  t.head = t.tail = now + m_config.pe.dma_setup;
+  t.wire_payload = bytes;
+  m_tcm.port().pass(now, t);
+  m_out.pass(now, t);
+  Result r;
+  r.taken = t.tail;
+  m_initiator.transport(p, route_to(dst), now);
+  r.done = t.tail;
+  r.status = p.get_response_status();
+  p.release();
+  ++m_out_stats.transfers;
+  m_out_stats.bytes += bytes;
+  m_out_done[m_out_next] = r.taken;
+  m_out_next = (m_out_next + 1) % m_out_done.size();
+  return r;
+}
+
+Dma::Result Dma::send(Ps now, const SendSlot& slot, const uint8_t* slot_data, uint32_t bytes, uint32_t wire_bytes,
+                      Route& route) {
+  PooledPayload& p = prepare(tlm::TLM_WRITE_COMMAND, slot.address, const_cast<uint8_t*>(slot_data), bytes);
+  Transit& t = p.transit.transit;
+  t.head = t.tail = now + m_config.pe.dma_setup;
+  t.wire_payload = wire_bytes;
+  t.has_egress = slot.has_egress;
+  t.egress = slot.egress;
+  p.notify.qp = slot.peer_qp;
+  p.notify.bytes = bytes;
+  p.notify.epoch = slot.peer_epoch;
+  m_tcm.port().pass(now, t);
+  m_out.pass(now, t);
+  // The NOTIFY leaves together with the head of the payload.
+  p.notify.doorbell = Transit{t.head, t.head, 8, Channel::Control, slot.egress, slot.has_egress};
+  p.set_extension(&p.notify);
+  Result r;
+  r.taken = t.tail;
+  m_initiator.transport(p, route, now);
+  r.done = t.tail;
+  r.status = p.get_response_status();
+  p.clear_extension(&p.notify);
+  p.release();
+  ++m_out_stats.transfers;
+  m_out_stats.bytes += bytes;
+  m_out_done[m_out_next] = r.taken;
+  m_out_next = (m_out_next + 1) % m_out_done.size();
+  return r;
+}
+
+Dma::Result Dma::read(Ps now, Addr src, uint8_t* dst, uint64_t bytes) {
+  PooledPayload& p = prepare(tlm::TLM_READ_COMMAND, src, dst, bytes);
+  Transit& t = p.transit.transit;
+  t.head = t.tail = now + m_config.pe.dma_setup;
+  m_initiator.transport(p, route_to(src), now);
+  Result r;
+  r.status = p.get_response_status();
+  if (r.status == tlm::TLM_OK_RESPONSE) {
+    t.wire_payload = bytes;
+    m_in.pass(now, t);
+    m_tcm.port().pass(now, t);
+  }
+  r.taken = r.done = t.tail;
+  p.release();
+  ++m_in_stats.transfers;
+  m_in_stats.bytes += bytes;
+  m_in_done[m_in_next] = r.done;
+  m_in_next = (m_in_next + 1) % m_in_done.size();
+  return r;
+}
+
+}  // namespace ahbm::models

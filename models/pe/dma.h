@@ -1,0 +1,70 @@
+// The PE's DMA: two channels, out of and into the TCM. Issues at the current time and answers with times.
+#pragma once
+
+#include <array>
+#include <unordered_map>
+
+#include "models/core/config/system_config.h"
+#include "models/ipcq/ipcq_port.h"
+#include "models/pe/tcm.h"
+#include "models/tlm/route.h"
+
+namespace ahbm::models {
+
+struct DmaStats {
+  uint64_t transfers = 0;
+  uint64_t bytes = 0;
+};
+
+class Dma {
+ public:
+  struct Result {
+    Ps taken = 0;  ///< write: the channel has read the source; read: as `done`
+    Ps done = 0;   ///< write: the target has the last byte; read: it is in the TCM
+    tlm::tlm_response_status status = tlm::TLM_INCOMPLETE_RESPONSE;
+  };
+
+  Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, uint64_t& progress);
+  void bind(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) {
+    m_initiator.bind(first, route_epoch, m_config.simulation.route_grants);
+  }
+  void set_tag(uint32_t tag) { m_tag = tag; }
+
+  /// Earliest time at which another transfer may be issued (at most `dma_outstanding` are under way per channel).
+  Ps out_free() const { return m_out_done[m_out_next]; }
+  Ps in_free() const { return m_in_done[m_in_next]; }
+
+  /// TCM -> `dst`. \pre out_free() <= now
+  Result write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes);
+  /// One message: `slot_data` holds header and payload; fused with its NOTIFY. `wire_bytes` counts what links carry.
+  Result send(Ps now, const SendSlot& slot, const uint8_t* slot_data, uint32_t bytes, uint32_t wire_bytes,
+              Route& route);
+  /// `src` -> TCM. \pre in_free() <= now
+  Result read(Ps now, Addr src, uint8_t* dst, uint64_t bytes);
+
+  const DmaStats& out_stats() const { return m_out_stats; }
+  const DmaStats& in_stats() const { return m_in_stats; }
+  const Hop& out_hop() const { return m_out; }
+  const Hop& in_hop() const { return m_in; }
+
+ private:
+  PooledPayload& prepare(tlm::tlm_command command, Addr address, uint8_t* data, uint64_t bytes);
+  Route& route_to(Addr address);
+
+  const SystemConfig& m_config;
+  PayloadPool& m_payloads;
+  Tcm& m_tcm;
+  uint32_t m_flat_pe;
+  uint32_t m_tag = 0;
+  uint64_t& m_progress;
+  RoutedInitiator m_initiator;
+  Hop m_out, m_in;
+  std::vector<Ps> m_out_done, m_in_done;  ///< completion times of the last `dma_outstanding` transfers, a ring
+  size_t m_out_next = 0, m_in_next = 0;
+  std::unordered_map<uint64_t, Route> m_routes;  ///< by address window of 16 GiB (a cube)
+  Route* m_last_route = nullptr;
+  uint64_t m_last_window = ~uint64_t{0};
+  DmaStats m_out_stats, m_in_stats;
+};
+
+}  // namespace ahbm::models

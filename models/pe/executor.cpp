@@ -1,0 +1,350 @@
+#include "models/pe/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ahbm/registers/pe.h"
+#include "models/core/ipcq_protocol.h"
+#include "models/tl/framing.h"
+
+namespace ahbm::models {
+
+using namespace regs;
+
+Executor::Executor(const Parts& parts, const char* name)
+    : m_parts(parts),
+      m_name(name),
+      m_scratch(parts.config->ipcq.ring_bytes, parts.config->pe.tcm_bytes),
+      m_engine({parts.config, parts.ipcq, parts.dma, parts.compute, &m_scratch, parts.tcm, parts.progress}) {
+  parts.ipcq->set_listener(this);
+}
+
+void Executor::bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) {
+  m_out.bind(first, route_epoch, m_parts.config->simulation.route_grants);
+}
+
+void Executor::enqueue(const launch::Descriptor& descriptor, Ps at) {
+  m_queue.push_back({descriptor, at});
+  ++*m_parts.progress;
+  if (!m_spawned) {
+    m_spawned = true;
+    sc_core::sc_spawn_options options;
+    options.set_stack_size(256 * 1024);
+    sc_core::sc_spawn([this] { thread(); }, sc_core::sc_gen_unique_name("executor"), &options);
+  } else {
+    wake(at);
+  }
+}
+
+void Executor::wake(Ps at) {
+  if (!m_sleeping) return;
+  const Ps now = now_ps();
+  m_wake.notify(to_sc_time(at > now ? at - now : 0));
+}
+
+void Executor::on_message(QpId qp, Ps ready) {
+  if (m_sleeping && (m_slot_qp == qp || m_engine.wants_message(qp))) wake(ready);
+}
+
+void Executor::on_credit(QpId qp, Ps at) {
+  if (m_sleeping && m_engine.wants_credit(qp)) wake(at);
+}
+
+void Executor::abort() {
+  if (!m_running && m_queue.empty()) return;
+  m_abort = true;
+  wake(0);
+}
+
+void Executor::reset() {
+  m_queue.clear();
+  m_space.notify(sc_core::SC_ZERO_TIME);
+  if (m_running) {
+    m_reset = true;
+    wake(0);
+  }
+}
+
+void Executor::signals() const {
+  if (m_reset) throw Reset{};
+  if (m_abort) throw Aborted{};
+}
+
+void Executor::sleep_until(Ps t) {
+  for (;;) {
+    signals();
+    const Ps now = now_ps();
+    if (now >= t) return;
+    m_sleeping = true;
+    m_wake.notify(to_sc_time(t - now));
+    sc_core::wait(m_wake);
+    m_sleeping = false;
+  }
+}
+
+template <typename Done>
+void Executor::block_until(Done done, Ps deadline) {
+  for (;;) {
+    signals();
+    const Ps now = now_ps();
+    std::optional<Ps> next = m_engine.progress(now);
+    if (done()) return;
+    if (deadline > now && (!next || deadline < *next)) next = deadline;
+    if (next) m_wake.notify(to_sc_time(*next - now));
+    m_sleeping = true;
+    sc_core::wait(m_wake);
+    m_sleeping = false;
+  }
+}
+
+void Executor::thread() {
+  for (;;) {
+    while (m_queue.empty()) {
+      m_abort = m_reset = false;
+      m_sleeping = true;
+      sc_core::wait(m_wake);
+      m_sleeping = false;
+    }
+    launch::Descriptor descriptor = m_queue.front().descriptor;
+    const Ps at = m_queue.front().at;
+    try {
+      sleep_until(at);
+    } catch (const Reset&) {
+      continue;
+    } catch (const Aborted&) {
+      // Falls through to `run`, which answers every descriptor in the queue.
+    }
+    if (m_queue.empty()) continue;
+    m_queue.pop_front();
+    m_space.notify(sc_core::SC_ZERO_TIME);
+    m_running = true;
+    m_current = descriptor;
+    run(descriptor);
+    m_running = false;
+    if (m_reset) {
+      m_reset = m_abort = false;
+    } else if (m_queue.empty()) {
+      m_abort = false;
+    }
+  }
+}
+
+void Executor::run(const launch::Descriptor& descriptor) {
+  const Ps begin = now_ps();
+  try {
+    const launch::Status status = execute(descriptor);
+    m_stats.busy += now_ps() - begin;
+    ++m_stats.kernels;
+    if (status != launch::Status::Ok) ++m_stats.failed;
+    m_parts.sfr->count(pe::KERNELS);
+    complete(descriptor, status);
+    m_parts.sfr->raise_interrupt(pe::IRQ_PENDING_DONE.mask());
+  } catch (const Reset&) {
+    // Unwound; nobody is told.
+  }
+  m_kernel_name.clear();
+  m_slot_qp = QpId{~0u};
+}
+
+launch::Status Executor::execute(const launch::Descriptor& d) {
+  const Addr sfr = pe_sfr_address(m_parts.location, 0);
+  try {
+    signals();
+    sleep_until(now_ps() + m_parts.config->pe.launch_dispatch);
+    const tl::KernelRegistry::Entry* kernel = m_parts.kernels->find(d.kernel_id);
+    if (kernel == nullptr) {
+      m_parts.sfr->record_error(pe::ERROR_BITS_KERNEL.mask(), sfr + pe::offset::LAUNCH);
+      return launch::Status::UnknownKernel;
+    }
+    m_kernel_name = kernel->name;
+    m_stored_by = 0;
+    m_scratch.reset();
+    if (d.arg_bytes < sizeof(launch::ArgHeader) || d.arg_bytes > m_scratch.capacity()) {
+      m_parts.sfr->record_error(pe::ERROR_BITS_KERNEL.mask(), d.arg_address);
+      return launch::Status::BadArguments;
+    }
+    // The argument block. It moves bytes even when the simulation moves no payload.
+    uint8_t* block = m_parts.tcm->data(m_scratch.allocate(d.arg_bytes));
+    m_parts.dma->set_tag(static_cast<uint32_t>(d.tag));
+    while (m_parts.dma->in_free() > now_ps()) sleep_until(m_parts.dma->in_free());
+    const Dma::Result r = m_parts.dma->read(now_ps(), d.arg_address, block, d.arg_bytes);
+    if (r.status != tlm::TLM_OK_RESPONSE) fault("argument block", d.arg_address, r.status);
+    sleep_until(r.done);
+    launch::ArgHeader header;
+    std::memcpy(&header, block, sizeof header);
+    const uint64_t need =
+        sizeof header + uint64_t{header.n_args} * 8 + uint64_t{header.n_links} * sizeof(launch::LinkEntry);
+    if (need > d.arg_bytes) {
+      m_parts.sfr->record_error(pe::ERROR_BITS_KERNEL.mask(), d.arg_address);
+      return launch::Status::BadArguments;
+    }
+    std::vector<uint64_t> words(header.n_args);
+    std::memcpy(words.data(), block + sizeof header, words.size() * 8);
+    std::vector<launch::LinkEntry> links(header.n_links);
+    std::memcpy(links.data(), block + sizeof header + words.size() * 8, links.size() * sizeof(launch::LinkEntry));
+    m_scratch.reset();
+
+    const uint32_t flat = m_parts.config->flat_pe(m_parts.location);
+    m_engine.begin(header, links, flat);
+    configure(header, std::move(links), flat);
+    kernel->fn(*this, tl::Args(std::move(words)));
+    wait_all();
+    // A completion says that everything stored is in memory.
+    sleep_until(std::max(m_stored_by, m_engine.stored_by()));
+    return launch::Status::Ok;
+  } catch (const Aborted&) {
+    return launch::Status::Aborted;
+  } catch (const tl::FaultError& e) {
+    m_parts.sfr->record_error(pe::ERROR_BITS_BAD_ADDRESS.mask(), e.address());
+    return launch::Status::BadAddress;
+  } catch (const tl::ProtocolError& e) {
+    SC_REPORT_INFO_VERB("/ahbm/pe/executor", (m_name + ": " + e.what()).c_str(), sc_core::SC_HIGH);
+    m_parts.sfr->record_error(pe::ERROR_BITS_PROTOCOL.mask(), sfr);
+    m_last_error = e.what();
+    return launch::Status::Protocol;
+  } catch (const std::exception& e) {
+    m_last_error = e.what();
+    m_parts.sfr->record_error(pe::ERROR_BITS_KERNEL.mask(), sfr);
+    return launch::Status::KernelThrew;
+  }
+}
+
+void Executor::complete(const launch::Descriptor& descriptor, launch::Status status) {
+  launch::Completion completion;
+  completion.status = static_cast<uint16_t>(status);
+  completion.kernel_id = static_cast<uint16_t>(descriptor.kernel_id);
+  completion.flat_pe = m_parts.config->flat_pe(m_parts.location);
+  const Ps now = now_ps();
+  PooledPayload& p = m_parts.payloads->acquire();
+  p.set_command(tlm::TLM_WRITE_COMMAND);
+  p.set_address(descriptor.completion_address);
+  p.set_data_ptr(reinterpret_cast<uint8_t*>(&completion));
+  p.set_data_length(sizeof completion);
+  p.set_streaming_width(sizeof completion);
+  p.origin.flat_pe = completion.flat_pe;
+  p.origin.launch_tag = static_cast<uint32_t>(descriptor.tag);
+  p.transit.transit = Transit{now, now, sizeof completion, Channel::Control, Side::E, false};
+  m_out.transport(p, m_completion_route, now);
+  if (!p.is_response_ok()) {
+    m_parts.sfr->record_error(pe::ERROR_BITS_BAD_ADDRESS.mask(), descriptor.completion_address);
+  }
+  p.release();
+  ++*m_parts.progress;
+}
+
+void Executor::fault(const char* what, Addr address, tlm::tlm_response_status status) {
+  tlm::tlm_generic_payload text;
+  text.set_response_status(status);
+  throw tl::FaultError(fmt::format("{}: {} at 0x{:x} answered {}", m_name, what, address, text.get_response_string()),
+                       address);
+}
+
+std::string Executor::waiting_for() const {
+  if (!m_running) return {};
+  if (m_slot_qp != QpId{~0u}) return fmt::format("a message on QP {}", value(m_slot_qp));
+  return m_engine.waiting_for(now_ps());
+}
+
+// --- moves
+
+tl::Handle Executor::submit(const tl::Move& move) {
+  if (m_engine.in_flight() >= MoveEngine::kMaxMoves) {
+    block_until([this] { return m_engine.in_flight() < MoveEngine::kMaxMoves; });
+  }
+  const tl::Handle handle = m_engine.submit(move, now_ps());
+  m_engine.progress(now_ps());
+  return handle;
+}
+
+void Executor::wait(tl::Handle handle) {
+  block_until([this, handle] { return m_engine.done(handle); });
+}
+
+void Executor::wait_all() {
+  block_until([this] { return m_engine.idle(); });
+}
+
+tl::Slot Executor::recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) {
+  block_until([this, from] { return m_engine.lane_idle(from); });
+  const QpId qp = m_engine.qp_of(from);
+  m_slot_qp = qp;
+  for (;;) {
+    block_until([this, qp] {
+      const auto message = m_parts.ipcq->front(qp);
+      return message.has_value();
+    });
+    const auto message = m_parts.ipcq->front(qp);
+    if (message->ready <= now_ps()) break;
+    // Moves in flight go on meanwhile.
+    block_until([ready = message->ready] { return now_ps() >= ready; }, message->ready);
+  }
+  m_slot_qp = QpId{~0u};
+  const auto message = m_parts.ipcq->front(qp);
+  const uint64_t bytes = n * item_bytes(t);
+  const uint8_t* slot = m_parts.tcm->data(message->tcm_offset);
+  if (functional()) {
+    ipcq::SlotHeader header;
+    std::memcpy(&header, slot, sizeof header);
+    const ipcq::SlotHeader expected =
+        tl::make_header(group(), sequence(), step, t, static_cast<uint32_t>(bytes), peer(from).flat_pe);
+    const std::string mismatch = tl::check_header(header, expected);
+    if (!mismatch.empty()) {
+      throw tl::ProtocolError(
+          fmt::format("PE {} direction {} (QP {}): {}", flat_pe(), tl::to_string(from), value(qp), mismatch));
+    }
+  }
+  m_parts.ipcq->take(qp);
+  return make_slot(from, slot + ipcq::kHeaderBytes, bytes, message->ticket);
+}
+
+void Executor::release_slot(tl::Dir dir, uint64_t ticket) {
+  m_parts.ipcq->release(m_engine.qp_of(dir), ticket);
+}
+
+void Executor::pause_until(Ps t) {
+  if (t > now_ps()) block_until([t] { return now_ps() >= t; }, t);
+}
+
+// --- tiles
+
+uint8_t* Executor::tcm_alloc(uint64_t bytes) {
+  const uint64_t at = m_scratch.allocate(bytes);
+  if (at == Scratch::kNone) {
+    throw tl::ProtocolError(fmt::format("PE {}: a tile of {} bytes does not fit: {} of {} bytes of TCM are in use",
+                                        flat_pe(), bytes, m_scratch.used(), m_scratch.capacity()));
+  }
+  return m_parts.tcm->data(at);
+}
+
+void Executor::tcm_free(uint8_t* p, uint64_t bytes) {
+  m_scratch.release(static_cast<uint64_t>(p - m_parts.tcm->data(0)), bytes);
+}
+
+uint64_t Executor::dma_load(Addr src, uint8_t* dst, uint64_t bytes) {
+  while (m_parts.dma->in_free() > now_ps()) pause_until(m_parts.dma->in_free());
+  const Dma::Result r = m_parts.dma->read(now_ps(), src, functional() ? dst : nullptr, bytes);
+  if (r.status != tlm::TLM_OK_RESPONSE) fault("load", src, r.status);
+  return r.done;
+}
+
+void Executor::dma_store(Addr dst, const uint8_t* src, uint64_t bytes, uint64_t ready) {
+  pause_until(ready);
+  while (m_parts.dma->out_free() > now_ps()) pause_until(m_parts.dma->out_free());
+  const Dma::Result r = m_parts.dma->write(now_ps(), dst, functional() ? src : nullptr, bytes);
+  if (r.status != tlm::TLM_OK_RESPONSE) fault("store", dst, r.status);
+  m_stored_by = std::max(m_stored_by, r.done);
+}
+
+uint64_t Executor::vector_time(uint64_t elements, uint64_t ready) {
+  ++*m_parts.progress;
+  return m_parts.compute->vector(now_ps(), ready, elements);
+}
+
+uint64_t Executor::mac_time(uint64_t m, uint64_t n, uint64_t k, uint64_t ready) {
+  ++*m_parts.progress;
+  return m_parts.compute->macs(now_ps(), ready, m, n, k);
+}
+
+}  // namespace ahbm::models

@@ -1,0 +1,116 @@
+// Runs launched kernels: `tl` on the hardware of one PE. One SC_THREAD, spawned at the first launch.
+#pragma once
+
+#include <deque>
+#include <exception>
+#include <string>
+#include <systemc>
+
+#include "models/core/launch.h"
+#include "models/pe/move_engine.h"
+#include "models/pe/sfr_block.h"
+#include "models/tl/kernel_registry.h"
+
+namespace ahbm::models {
+
+struct ExecutorStats {
+  uint64_t kernels = 0;
+  uint64_t failed = 0;
+  Ps busy = 0;
+};
+
+class Executor : public tl::Tl, private IpcqListener {
+ public:
+  struct Parts {
+    const SystemConfig* config;
+    const tl::KernelRegistry* kernels;
+    PayloadPool* payloads;
+    Tcm* tcm;
+    Dma* dma;
+    IpcqPort* ipcq;
+    ComputeModel* compute;
+    SfrBlock* sfr;
+    PeLocation location;
+    uint64_t* progress;
+  };
+  Executor(const Parts& parts, const char* name);
+  void bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch);
+
+  // --- launch queue
+  bool queue_full() const { return m_queue.size() >= m_parts.config->pe.launch_queue_depth; }
+  uint32_t queued() const { return static_cast<uint32_t>(m_queue.size()); }
+  bool running() const { return m_running; }
+  const sc_core::sc_event& space() const { return m_space; }
+  void enqueue(const launch::Descriptor& descriptor, Ps at);
+
+  /// The running kernel and everything queued ends with an error completion.
+  void abort();
+  /// The running kernel unwinds and everything queued is forgotten, without completions.
+  void reset();
+
+  /// What the running kernel waits for; empty when it does not wait or none runs.
+  std::string waiting_for() const;
+  const std::string& kernel_name() const { return m_kernel_name; }
+  /// Group and sequence number of the running launch.
+  const launch::Descriptor& current() const { return m_current; }
+  /// Text of the last error of a kernel (what() of what it threw, or the mismatch of a message).
+  const std::string& last_error() const { return m_last_error; }
+  const ExecutorStats& stats() const { return m_stats; }
+  const MoveStats& move_stats() const { return m_engine.stats(); }
+
+  // --- tl
+  tl::Handle submit(const tl::Move& move) override;
+  void wait(tl::Handle handle) override;
+  void wait_all() override;
+  tl::Slot recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) override;
+
+ protected:
+  uint8_t* tcm_alloc(uint64_t bytes) override;
+  void tcm_free(uint8_t* p, uint64_t bytes) override;
+  uint64_t dma_load(Addr src, uint8_t* dst, uint64_t bytes) override;
+  void dma_store(Addr dst, const uint8_t* src, uint64_t bytes, uint64_t ready) override;
+  uint64_t vector_time(uint64_t elements, uint64_t ready) override;
+  uint64_t mac_time(uint64_t m, uint64_t n, uint64_t k, uint64_t ready) override;
+  bool functional() const override { return m_parts.config->simulation.functional; }
+  void release_slot(tl::Dir dir, uint64_t ticket) override;
+
+ private:
+  struct Queued {
+    launch::Descriptor descriptor;
+    Ps at;
+  };
+  struct Aborted {};
+  struct Reset {};
+
+  void on_message(QpId qp, Ps ready) override;
+  void on_credit(QpId qp, Ps at) override;
+  void thread();
+  void run(const launch::Descriptor& descriptor);
+  launch::Status execute(const launch::Descriptor& descriptor);
+  void complete(const launch::Descriptor& descriptor, launch::Status status);
+  template <typename Done>
+  void block_until(Done done, Ps deadline = 0);
+  void pause_until(Ps t);
+  void sleep_until(Ps t);
+  void signals() const;
+  void wake(Ps at);
+  [[noreturn]] void fault(const char* what, Addr address, tlm::tlm_response_status status);
+
+  Parts m_parts;
+  std::string m_name;
+  Scratch m_scratch;
+  MoveEngine m_engine;
+  RoutedInitiator m_out;
+  Route m_completion_route;
+  std::deque<Queued> m_queue;
+  sc_core::sc_event m_wake, m_space;
+  bool m_spawned = false, m_running = false, m_sleeping = false;
+  bool m_abort = false, m_reset = false;
+  QpId m_slot_qp{~0u};  ///< the QP that recv_slot waits on
+  launch::Descriptor m_current;
+  std::string m_kernel_name, m_last_error;
+  Ps m_stored_by = 0;
+  ExecutorStats m_stats;
+};
+
+}  // namespace ahbm::models

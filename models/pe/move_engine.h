@@ -1,0 +1,148 @@
+// Carries out moves (models/tl/tl.h) on the hardware of one PE: cuts them into pieces and runs the stages of every
+// piece
+// - load, receive, reduce, send and store, retire - as soon as its inputs are there and its resources are free. Pieces
+// of a move overlap, and so do moves; messages of one queue pair keep the order in which their moves were submitted.
+//
+// No SystemC: time comes in through `progress`, which says when it wants to be called next.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/ipcq/ipcq_port.h"
+#include "models/pe/compute.h"
+#include "models/pe/dma.h"
+#include "models/pe/scratch.h"
+#include "models/tl/tl.h"
+
+namespace ahbm::models {
+
+struct MoveStats {
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t bytes_sent = 0;  ///< headers included
+  Ps waited_credit = 0;
+  Ps waited_message = 0;
+};
+
+class MoveEngine {
+ public:
+  struct Parts {
+    const SystemConfig* config;
+    IpcqPort* ipcq;
+    Dma* dma;
+    ComputeModel* compute;
+    Scratch* scratch;
+    Tcm* tcm;
+    uint64_t* progress;  ///< counts activity for stall detection
+  };
+  explicit MoveEngine(const Parts& parts) : m_parts(parts) {}
+
+  /// Forgets everything and takes the link table of a new launch.
+  void begin(const launch::ArgHeader& header, const std::vector<launch::LinkEntry>& links, uint32_t flat_pe);
+
+  tl::Handle submit(const tl::Move& move, Ps now);
+  bool done(tl::Handle handle) const;
+  bool idle() const { return m_in_flight == 0; }
+  uint32_t in_flight() const { return m_in_flight; }
+  /// Moves that may be in flight before a submit blocks.
+  static constexpr uint32_t kMaxMoves = 64;
+
+  /// Does what can be done at `now`. Returns when something will be possible without any outside event.
+  /// \throws tl::ProtocolError for a message that does not match, tl::FaultError for an address that answered an error
+  std::optional<Ps> progress(Ps now);
+
+  /// Whether a message / a credit of this queue pair could unblock something.
+  bool wants_message(QpId qp) const;
+  bool wants_credit(QpId qp) const;
+
+  /// Latest time at which everything that was stored has reached its memory.
+  Ps stored_by() const { return m_stored_by; }
+  /// One line per blocked move, for the stall report.
+  std::string waiting_for(Ps now) const;
+
+  const MoveStats& stats() const { return m_stats; }
+  /// Receives that `recv_slot` does outside of moves need the lane to be free of earlier moves.
+  bool lane_idle(tl::Dir dir) const;
+  QpId qp_of(tl::Dir dir) const { return m_lanes[lane_index(dir)].qp; }
+
+ private:
+  static constexpr uint32_t kWindow = 8;  ///< pieces of one move in flight
+
+  struct Piece {
+    uint32_t count = 0;
+    uint64_t stage = Scratch::kNone;  ///< TCM offset of header + payload
+    Ps load_ready = 0;
+    Ps acc_ready = 0;
+    Ps taken = 0;  ///< all sends and the store have read their source
+    uint64_t tickets[4] = {};
+    uint64_t slot_offset[4] = {};
+    bool slots_held = false;
+  };
+  struct MoveState {
+    tl::Move move;
+    tl::Handle handle = 0;
+    uint32_t item = 4;
+    uint32_t piece_elems = 0;
+    uint32_t pieces = 0;
+    bool computes = false;              ///< the accumulator is in the staging area, else it is the received slot
+    uint16_t from[4] = {}, to[4] = {};  ///< lane indices
+    uint32_t opened = 0, loaded = 0, received[4] = {}, computed = 0, settled = 0, sent[4] = {}, stored = 0, retired = 0;
+    bool listed = false;
+    std::vector<Piece> ring;  ///< kWindow pieces, index modulo
+    Piece& piece(uint32_t i) { return ring[i % kWindow]; }
+  };
+  struct Lane {
+    QpId qp{};
+    launch::LinkEntry link;
+    std::deque<MoveState*> receiving, sending;
+    bool wants_message = false, wants_credit = false;
+    Route route;
+  };
+
+  size_t lane_index(tl::Dir dir) const;
+  MoveState& acquire_state();
+  void list(MoveState* m);
+  bool advance(MoveState& m, Ps now);
+  bool advance_loads(MoveState& m, Ps now);
+  bool advance_receives(MoveState& m, Ps now);
+  bool advance_computes(MoveState& m, Ps now);
+  bool advance_sends(MoveState& m, Ps now);
+  bool advance_stores(MoveState& m, Ps now);
+  bool advance_retires(MoveState& m, Ps now);
+  uint32_t piece_count(const MoveState& m, uint32_t i) const;
+  uint64_t piece_offset(const MoveState& m, uint32_t i) const { return uint64_t{i} * m.piece_elems * m.item; }
+  bool stage(MoveState& m, Piece& p);
+  uint8_t* accumulator(const MoveState& m, const Piece& p) const;  ///< header first
+  /// Where the data pointer of a transfer goes: null when the simulation moves no payload bytes.
+  uint8_t* payload(uint8_t* slot) const;
+  bool open(MoveState& m, uint32_t i);
+  bool advance_settles(MoveState& m, Ps now);
+  bool output_may_leave(MoveState& m, uint32_t i, Ps now);
+  void finish(MoveState& m);
+  void release_slots(MoveState& m, Piece& p);
+  void wake_at(Ps t) {
+    if (!m_next_wake || t < *m_next_wake) m_next_wake = t;
+  }
+  [[noreturn]] void fault(const char* what, Addr address, tlm::tlm_response_status status);
+
+  Parts m_parts;
+  launch::ArgHeader m_header;
+  uint32_t m_flat_pe = 0;
+  std::vector<Lane> m_lanes;
+  std::vector<std::unique_ptr<MoveState>> m_pool;
+  std::vector<MoveState*> m_free;
+  std::vector<MoveState*> m_listed;  ///< moves that may do something: at the head of a lane, or without lanes
+  std::deque<bool> m_done;           ///< from m_first_handle on
+  tl::Handle m_first_handle = 1;
+  uint32_t m_in_flight = 0;
+  std::optional<Ps> m_next_wake;
+  Ps m_stored_by = 0;
+  MoveStats m_stats;
+};
+
+}  // namespace ahbm::models

@@ -1,0 +1,307 @@
+#include "models/pe/pe.h"
+
+#include <tlm_utils/simple_initiator_socket.h>
+
+#include <cstring>
+
+#include "ahbm/registers/pe.h"
+#include "models/ipcq/ipcq.h"
+#include "models/pe/executor.h"
+#include "models/tlm/classify.h"
+#include "models/tlm/process_macro.h"
+#include "models/tlm/walk.h"
+
+namespace ahbm::models {
+
+using namespace regs;
+
+struct Pe::Impl : IpcqHost, SfrHost {
+  Impl(Pe& owner, const SystemServices& services, const PeLocation& where)
+      : pe(owner),
+        config(*services.config),
+        location(where),
+        flat_pe(config.flat_pe(where)),
+        base(pe_base(where)),
+        shape(config.map_shape()),
+        route_epoch(services.route_epoch),
+        tcm(config.pe),
+        dma(config, *services.payloads, tcm, flat_pe, *services.progress),
+        compute(config.pe),
+        sfr("sfr", config, where, *this),
+        ipcq("ipcq", {&config, services.payloads, &tcm, this, flat_pe, base, services.progress}),
+        executor(
+            {&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, where, services.progress},
+            owner.name()),
+        sfr_out("sfr_out"),
+        ipcq_out("ipcq_out") {
+    sfr_out.bind(sfr.bus_in);
+    ipcq_out.bind(ipcq.bus_in);
+  }
+
+  // IpcqHost
+  void record_error(uint32_t error_bits, Addr address) override { sfr.record_error(error_bits, address); }
+  void message_interrupt(Ps at) override {
+    const Ps now = now_ps();
+    if (at <= now) {
+      sfr.raise_interrupt(pe::IRQ_PENDING_IPCQ.mask());
+    } else {
+      const uint32_t epoch_then = sfr.epoch();
+      later(at, [this, epoch_then] {
+        if (sfr.epoch() == epoch_then) sfr.raise_interrupt(regs::pe::IRQ_PENDING_IPCQ.mask());
+      });
+    }
+  }
+  bool send_from_tcm(QpId qp, uint64_t tcm_offset, uint32_t bytes) override;
+  uint32_t epoch() const override { return sfr.epoch(); }
+  void count_stale() override { sfr.count(regs::pe::STALE_DROPPED); }
+
+  // SfrHost
+  bool launch_queue_full() const override { return executor.queue_full(); }
+  const sc_core::sc_event& launch_space() const override { return executor.space(); }
+  void launch(const launch::Descriptor& d, Ps at) override { executor.enqueue(d, at); }
+  void request_reset(Ps at) override {
+    later(at, [this] { reset(); });
+  }
+  void request_abort(Ps at) override {
+    later(at, [this] { executor.abort(); });
+  }
+  bool kernel_running() const override { return executor.running(); }
+  uint32_t launches_queued() const override { return executor.queued(); }
+  void interrupt_level(bool high) override {
+    if (high == irq_level) return;
+    irq_level = high;
+    pe.irq_out.write(high);
+  }
+
+  void reset() {
+    executor.reset();
+    ipcq.reset();
+    sfr.reset();
+  }
+  /// Rare things that take effect when their transaction arrives: one short process each.
+  template <typename F>
+  void later(Ps at, F f) {
+    const Ps now = now_ps();
+    sc_core::sc_spawn([at, now, f] {
+      if (at > now) sc_core::wait(to_sc_time(at - now));
+      f();
+    });
+  }
+  bool in_reset() const { return !pe.rst_n.read(); }
+
+  Pe& pe;
+  const SystemConfig& config;
+  const PeLocation location;
+  const uint32_t flat_pe;
+  const Addr base;
+  const MapShape shape;
+  const uint64_t* route_epoch;
+  Tcm tcm;
+  Dma dma;
+  Compute compute;
+  SfrBlock sfr;
+  Ipcq ipcq;
+  Executor executor;
+  tlm_utils::simple_initiator_socket<Pe> sfr_out;
+  tlm_utils::simple_initiator_socket<Pe> ipcq_out;
+  bool irq_level = false;
+  Route firmware_route;
+};
+
+bool Pe::Impl::send_from_tcm(QpId qp, uint64_t tcm_offset, uint32_t bytes) {
+  const Addr regs = qp_reg_address(location, qp, 0);
+  if (tcm_offset >= config.pe.tcm_bytes || bytes > config.pe.tcm_bytes - tcm_offset) {
+    record_error(regs::pe::ERROR_BITS_BAD_ADDRESS.mask(), regs);
+    return false;
+  }
+  const Ps now = now_ps();
+  const auto credit = ipcq.credit_time(qp);
+  if (ipcq.enabled(qp) && (!credit || *credit > now)) {
+    record_error(regs::pe::ERROR_BITS_OVERRUN.mask(), regs);
+    return false;
+  }
+  const SendSlot slot = ipcq.take_send_slot(qp, bytes);
+  if (!ipcq.enabled(qp)) return false;
+  const uint32_t wire = config.ipcq.header_on_wire || bytes < ipcq::kHeaderBytes ? bytes : bytes - ipcq::kHeaderBytes;
+  const Dma::Result r = dma.send(now, slot, tcm.data(tcm_offset), bytes, wire, firmware_route);
+  if (r.status != tlm::TLM_OK_RESPONSE) record_error(regs::pe::ERROR_BITS_BAD_ADDRESS.mask(), slot.address);
+  return r.status == tlm::TLM_OK_RESPONSE;
+}
+
+Pe::Pe(const sc_core::sc_module_name& name, const SystemServices& services, const PeLocation& location)
+    : sc_core::sc_module(name),
+      xbar_in("xbar_in"),
+      xbar_out("xbar_out"),
+      rst_n("rst_n"),
+      irq_out("irq_out"),
+      m_impl(std::make_unique<Impl>(*this, services, location)) {
+  AHBM_HAS_PROCESS(Pe);
+  xbar_in.register_b_transport(this, &Pe::b_transport);
+  xbar_in.register_transport_dbg(this, &Pe::transport_dbg);
+  xbar_in.register_get_direct_mem_ptr(this, &Pe::get_direct_mem_ptr);
+  SC_METHOD(on_rst_n);
+  dont_initialize();
+  sensitive << rst_n.neg();
+}
+
+Pe::~Pe() = default;
+
+void Pe::end_of_elaboration() {
+  tlm::tlm_fw_transport_if<>* first = xbar_out.operator->();
+  m_impl->dma.bind(first, m_impl->route_epoch);
+  m_impl->ipcq.bind_out(first, m_impl->route_epoch);
+  m_impl->executor.bind_out(first, m_impl->route_epoch);
+}
+
+void Pe::on_rst_n() {
+  m_impl->reset();
+}
+
+const PeLocation& Pe::location() const {
+  return m_impl->location;
+}
+
+std::string Pe::waiting_for() const {
+  return m_impl->executor.waiting_for();
+}
+
+const Executor& Pe::executor() const {
+  return m_impl->executor;
+}
+Dma& Pe::dma() {
+  return m_impl->dma;
+}
+Ipcq& Pe::ipcq() {
+  return m_impl->ipcq;
+}
+SfrBlock& Pe::sfr() {
+  return m_impl->sfr;
+}
+Tcm& Pe::tcm() {
+  return m_impl->tcm;
+}
+
+void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
+  Impl& im = *m_impl;
+  TransitScope transit(trans, delay);
+  trans.set_dmi_allowed(false);
+  const Addr local = trans.get_address() - im.base;
+  if (im.in_reset()) {
+    trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+    return;
+  }
+  if (local < im.config.pe.tcm_bytes) {
+    const auto status = check_payload(trans, false);
+    if (status != tlm::TLM_OK_RESPONSE) {
+      trans.set_response_status(status);
+      return;
+    }
+    const uint64_t n = trans.get_data_length();
+    if (touched_bytes(trans) > im.config.pe.tcm_bytes - local) {
+      trans.set_response_status(tlm::TLM_ADDRESS_ERROR_RESPONSE);
+      return;
+    }
+    if (trans.get_streaming_width() < n) {
+      trans.set_response_status(tlm::TLM_BURST_ERROR_RESPONSE);
+      return;
+    }
+    trans.set_response_status(tlm::TLM_OK_RESPONSE);
+    if (auto* grant = trans.get_extension<RouteGrant>()) {
+      grant->target = &xbar_in.get_base_interface();
+      grant->window_begin = im.base;
+      grant->window_end = im.base + addr::kPeWindowBytes;
+    }
+    if (!trans.is_read() && !trans.is_write()) return;
+    IpcqNotify* notify = trans.get_extension<IpcqNotify>();
+    if (notify != nullptr && notify->epoch != (im.sfr.epoch() & 0xFFFF)) {
+      // From before this PE's reset: the slot may belong to somebody else by now.
+      im.count_stale();
+      return;
+    }
+    if (trans.is_read()) transit->wire_payload = n;
+    // The port is passed by payload bytes; an IPCQ header that is not on the wire is not counted here either.
+    im.tcm.port().pass(now_ps(), *transit);
+    if (trans.get_data_ptr() != nullptr) move_bytes(trans, local);
+    if (trans.is_write() && trans.get_byte_enable_ptr() == nullptr) {
+      if (notify != nullptr) {
+        trans.set_response_status(
+            im.ipcq.deliver(notify->qp, notify->bytes, notify->epoch, notify->doorbell.tail, transit->tail));
+      } else if (local < im.config.ipcq.ring_bytes) {
+        im.ipcq.payload_written(local, n, transit->tail);
+      }
+    }
+    return;
+  }
+  const Decoded d = decode(trans.get_address(), im.shape);
+  if (!fits(d, touched_bytes(trans))) {
+    answer_hole(trans);
+    return;
+  }
+  if (d.region != Region::PeSfr && d.region != Region::QpRegs && d.region != Region::Doorbell) {
+    answer_hole(trans);
+    return;
+  }
+  const auto status = check_payload(trans, true);
+  if (status != tlm::TLM_OK_RESPONSE) {
+    trans.set_response_status(status);
+    return;
+  }
+  if (auto* grant = trans.get_extension<RouteGrant>()) {
+    grant->target = &xbar_in.get_base_interface();
+    grant->window_begin = im.base;
+    grant->window_end = im.base + addr::kPeWindowBytes;
+  }
+  sc_core::sc_time inner = to_sc_time(transit->tail - now_ps());
+  if (d.region == Region::PeSfr) {
+    im.sfr_out->b_transport(trans, inner);
+  } else {
+    im.ipcq_out->b_transport(trans, inner);
+  }
+  if (trans.is_read() && trans.is_response_ok()) transit->wire_payload = trans.get_data_length();
+}
+
+void Pe::move_bytes(tlm::tlm_generic_payload& trans, uint64_t offset) {
+  SparseMemory& memory = m_impl->tcm.memory();
+  unsigned char* data = trans.get_data_ptr();
+  const uint64_t n = trans.get_data_length();
+  const unsigned char* enables = trans.get_byte_enable_ptr();
+  if (enables == nullptr) {
+    if (trans.is_write()) {
+      memory.write(offset, data, n);
+    } else {
+      memory.read(offset, data, n);
+    }
+    return;
+  }
+  const uint64_t period = trans.get_byte_enable_length();
+  for (uint64_t i = 0; i < n; ++i) {
+    if (enables[i % period] == TLM_BYTE_DISABLED) continue;
+    if (trans.is_write()) {
+      memory.write(offset + i, data + i, 1);
+    } else {
+      memory.read(offset + i, data + i, 1);
+    }
+  }
+}
+
+unsigned Pe::transport_dbg(tlm::tlm_generic_payload& trans) {
+  Impl& im = *m_impl;
+  const Addr local = trans.get_address() - im.base;
+  const uint64_t length = trans.get_data_length();
+  if (local < im.config.pe.tcm_bytes) {
+    const auto n = static_cast<unsigned>(std::min<uint64_t>(length, im.config.pe.tcm_bytes - local));
+    if (trans.is_read()) im.tcm.memory().read(local, trans.get_data_ptr(), n);
+    if (trans.is_write()) im.tcm.memory().write(local, trans.get_data_ptr(), n);
+    return n;
+  }
+  const Decoded d = decode(trans.get_address(), im.shape);
+  if (d.region == Region::PeSfr) return im.sfr_out->transport_dbg(trans);
+  if (d.region == Region::QpRegs || d.region == Region::Doorbell) return im.ipcq_out->transport_dbg(trans);
+  return 0;
+}
+
+bool Pe::get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) {
+  return refuse_dmi(trans, dmi);
+}
+
+}  // namespace ahbm::models

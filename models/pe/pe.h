@@ -1,0 +1,65 @@
+// A processing element: SFR block, Ipcq, TCM, DMA, compute and the executor of launched kernels.
+#pragma once
+
+#include <tlm_utils/passthrough_target_socket.h>
+#include <tlm_utils/simple_initiator_socket.h>
+#include <memory>
+#include <string>
+#include <systemc>
+#include <tlm>
+
+#include "models/core/config/system_config.h"
+#include "models/tl/kernel_registry.h"
+#include "models/tlm/extensions.h"
+#include "models/tlm/payload_pool.h"
+
+namespace ahbm::models {
+
+/// What every module of one System shares: configuration, kernels, payloads and the progress count of stall detection.
+struct SystemServices {
+  const SystemConfig* config = nullptr;
+  const tl::KernelRegistry* kernels = nullptr;
+  PayloadPool* payloads = nullptr;
+  uint64_t* progress = nullptr;
+  uint64_t* route_epoch = nullptr;  ///< grows whenever granted routes stop being valid
+};
+
+class Dma;
+class Executor;
+class Ipcq;
+class SfrBlock;
+class Tcm;
+
+class Pe : public sc_core::sc_module {
+ public:
+  Pe(const sc_core::sc_module_name& name, const SystemServices& services, const PeLocation& location);
+  ~Pe() override;
+
+  tlm_utils::passthrough_target_socket<Pe> xbar_in;  ///< the PE window: addresses are global, as everywhere
+  tlm_utils::simple_initiator_socket<Pe> xbar_out;   ///< DMA, doorbells and completions leave here
+  sc_core::sc_in<bool> rst_n;
+  sc_core::sc_out<bool> irq_out;  ///< level
+
+  const PeLocation& location() const;
+
+  /// What the running kernel waits for, for reports; empty when it does not wait.
+  std::string waiting_for() const;
+  const Executor& executor() const;
+  Dma& dma();
+  Ipcq& ipcq();
+  SfrBlock& sfr();
+  Tcm& tcm();
+
+ private:
+  void end_of_elaboration() override;
+  void on_rst_n();
+  void move_bytes(tlm::tlm_generic_payload& trans, uint64_t offset);
+  void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
+  unsigned transport_dbg(tlm::tlm_generic_payload& trans);
+  bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi);
+
+  struct Impl;
+  std::unique_ptr<Impl> m_impl;
+};
+
+}  // namespace ahbm::models
