@@ -23,10 +23,10 @@ bool is_floating(DType dtype);
 /// Whether the machine computes on it (fp32, fp16, bf16, int32); the others are stored and copied.
 bool has_arithmetic(DType dtype);
 
-/// dst[i] = op(a[i], b[i]) for n elements; dst may be a or b. Avg adds (the division is `divide`). fp16 and bf16 compute
-/// in fp32 and round to nearest even at every call; integers wrap; max and min propagate NaN, and where a == b they
-/// return a (so max(-0, +0) is the first argument's zero).
-/// \throws NotImplementedError for a dtype without arithmetic.
+/// dst[i] = op(a[i], b[i]) for n elements; dst may be a or b. Avg adds (the division is `divide`). fp16 and bf16
+/// compute in fp32 and round to nearest even at every call; integers wrap; max and min propagate NaN, and where a == b
+/// they return a (so max(-0, +0) is the first argument's zero). \throws NotImplementedError for a dtype without
+/// arithmetic.
 void reduce(ReduceOp op, DType dtype, void* dst, const void* a, const void* b, uint64_t n);
 
 /// x[i] = x[i] / divisor: in fp32 rounded once to the dtype for floating types, truncated toward zero for integers.
