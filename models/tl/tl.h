@@ -84,6 +84,13 @@ class DirList {
 ///   (without `local` the first received piece is acc itself); then, if `divisor` > 1, acc = acc / divisor;
 ///   then acc goes to `store` (if set) and to every direction of `to`.
 /// `from` empty needs `local`; `store` unset needs a `to`. A move of no elements does nothing on any side.
+///
+/// Order. The messages of one queue pair keep the order in which their moves were submitted, on both ends; nothing else
+/// is ordered. In particular a move that reads what an earlier one stores needs a `wait` between them, unless the data
+/// itself makes it later.
+/// Buffering, for those who argue about deadlocks: a move receives only while it is the oldest unfinished one on each of
+/// its `from`. A piece that is computed (a local operand, several sources, a divisor) gives its slots back before it
+/// waits for credits of `to`; a piece that is only passed on keeps its slot until every `to` and `store` has it.
 struct Move {
   DirList from;
   DirList to;
@@ -219,7 +226,8 @@ class Tl {
   Tile mul(const Tile& a, const Tile& b) { return binary(Binary::Mul, a, b); }
   Tile maximum(const Tile& a, const Tile& b) { return binary(Binary::Max, a, b); }
   Tile exp(const Tile& x) { return unary(Unary::Exp, x); }
-  Tile sum_rows(const Tile& x);  ///< rows x 1: sum over the columns, in fp32, left to right
+  /// rows x 1, of x's dtype: sum over the columns in fp32, left to right, rounded once (integers wrap)
+  Tile sum_rows(const Tile& x);
   Tile max_rows(const Tile& x);
   Tile cast(const Tile& x, DType t);
   Tile dot(const Tile& a, const Tile& b);                   ///< [m,k] x [k,n] -> fp32 [m,n] (int32 for integers)
@@ -260,6 +268,8 @@ class Tl {
   virtual uint64_t mac_time(uint64_t m, uint64_t n, uint64_t k, uint64_t ready) = 0;  ///< reserves the MAC array
   virtual bool functional() const { return true; }
   virtual void release_slot(Dir dir, uint64_t ticket) = 0;
+  /// A slot for `recv_slot` to return; `ticket` comes back in `release_slot`.
+  Slot make_slot(Dir dir, const uint8_t* payload, uint64_t bytes, uint64_t ticket);
 
   launch::ArgHeader m_header;
   std::vector<launch::LinkEntry> m_links;
@@ -267,6 +277,9 @@ class Tl {
 
  private:
   Tile make_tile(uint64_t rows, uint64_t cols, DType t);
+  static const Tile::Storage& storage(const Tile& x, const char* what);
+  template <typename Step>
+  Tile fold_rows(const char* what, const Tile& x, Step&& step);
 };
 
 using KernelFn = void (*)(Tl&, const Args&);
