@@ -1,0 +1,345 @@
+#include "platform/cli/all_reduce.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "models/core/config/yaml_reader.h"
+#include "models/core/suggest.h"
+#include "platform/cli/size.h"
+
+namespace ahbm::platform {
+
+namespace po = boost::program_options;
+
+namespace {
+
+po::options_description all_reduce_options() {
+  po::options_description sizes("Sizes and data");
+  auto add = sizes.add_options();
+  add("minbytes,b", po::value<std::string>()->value_name("SIZE")->default_value("1K"),
+      "first size: bytes of a rank's tensor (K, M, G are powers of 1024)");
+  add("maxbytes,e", po::value<std::string>()->value_name("SIZE"),
+      "last size; default 64M, or the first if that is more");
+  add("stepfactor,f", po::value<std::string>()->value_name("N")->default_value("2"), "factor between sizes");
+  add("datatype,t", po::value<std::string>()->value_name("TYPE")->default_value("float"),
+      "float, half, bfloat16 or int32 (fp32, fp16, bf16 are understood)");
+  add("op,o", po::value<std::string>()->value_name("OP")->default_value("sum"), "sum, avg, max, min or product");
+  add("layout", po::value<std::string>()->value_name("L")->default_value("sharded"),
+      "how a rank's tensor lies on its cubes: sharded, replicated or partial");
+  add("cubes", po::value<std::string>()->value_name("N"), "cubes per SIP that hold it; default all");
+
+  po::options_description run("Run");
+  auto add_run = run.add_options();
+  add_run("algorithm", po::value<std::string>()->value_name("A"), "an algorithm of ccl.yaml instead of its default");
+  add_run("ccl", po::value<std::string>()->value_name("FILE"), "ccl.yaml to use instead of the platform's");
+  add_run("no-check", "do not compare the results with the reference");
+  add_run("repeat", po::value<std::string>()->value_name("N")->default_value("1"), "runs, and rows, per size");
+
+  po::options_description output("Output");
+  auto add_output = output.add_options();
+  add_output("csv", po::value<std::string>()->value_name("FILE"), "write the rows as CSV too");
+  add_output("json", po::value<std::string>()->value_name("FILE"),
+             "write the rows and the effective configuration as JSON too");
+  add_output("quiet", "no table");
+
+  po::options_description all;
+  all.add(platform_options()).add(sizes).add(run).add(output);
+  return all;
+}
+
+uint64_t parse_count(const std::string& option, const std::string& text, uint64_t min, uint64_t max) {
+  uint64_t v = 0;
+  const char* end = text.data() + text.size();
+  const auto [ptr, ec] = std::from_chars(text.data(), end, v);
+  if (ec != std::errc() || ptr != end || v < min || v > max) {
+    throw UsageError(fmt::format("{}: expected a whole number from {} to {}, got '{}'", option, min, max, text));
+  }
+  return v;
+}
+
+[[noreturn]] void wrong_word(const char* option, const std::string& text, const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& w : words) list += (list.empty() ? "" : ", ") + w;
+  throw UsageError(fmt::format("{}: '{}' is none of {}{}", option, text, list, did_you_mean(text, words)));
+}
+
+std::string microseconds(Ps time) {
+  return fmt::format("{}.{:06}", time / 1000000, time % 1000000);
+}
+
+nlohmann::ordered_json to_json(const yaml::Node& node) {
+  using Kind = yaml::Node::Kind;
+  nlohmann::ordered_json out;
+  switch (node.kind) {
+    case Kind::Map:
+      out = nlohmann::ordered_json::object();
+      for (const auto& e : node.entries) out[e.key] = to_json(e.value);
+      return out;
+    case Kind::Sequence:
+      out = nlohmann::ordered_json::array();
+      for (const auto& item : node.items) out.push_back(to_json(item));
+      return out;
+    case Kind::Null:
+      return nullptr;
+    default:
+      break;
+  }
+  if (!node.quoted && (node.scalar == "true" || node.scalar == "false")) return node.scalar == "true";
+  uint64_t number = 0;
+  const char* end = node.scalar.data() + node.scalar.size();
+  const auto [ptr, ec] = std::from_chars(node.scalar.data(), end, number);
+  if (!node.quoted && ec == std::errc() && ptr == end) return number;
+  return node.scalar;
+}
+
+void open_for_writing(std::ofstream& file, const char* option, const std::string& name) {
+  if (name.empty()) return;
+  file.open(name, std::ios::trunc);
+  if (!file) throw UsageError(fmt::format("{}: '{}' cannot be written", option, name));
+}
+
+void close_written(std::ofstream& file, const std::string& name) {
+  if (!file.is_open()) return;
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("'{}' could not be written completely", name));
+}
+
+}  // namespace
+
+const char* to_string(TensorLayout layout) {
+  switch (layout) {
+    case TensorLayout::Sharded:
+      return "sharded";
+    case TensorLayout::Replicated:
+      return "replicated";
+    case TensorLayout::Partial:
+      return "partial";
+  }
+  return "?";
+}
+
+AllReduceOptions parse_all_reduce_options(const Arguments& arguments) {
+  const po::variables_map values = parse_arguments(arguments, all_reduce_options());
+  const auto text = [&values](const char* name) { return values[name].as<std::string>(); };
+  AllReduceOptions out;
+  if (values.count("help") != 0) {
+    out.help = true;
+    return out;
+  }
+  out.config = config_source(values);
+
+  const auto dtype = parse_dtype(text("datatype"));
+  std::vector<std::string> types;
+  for (const DType t : {DType::Float32, DType::Float16, DType::BFloat16, DType::Int32}) types.push_back(to_string(t));
+  if (!dtype) wrong_word("--datatype", text("datatype"), types);
+  if (!has_arithmetic(*dtype)) {
+    throw UsageError(
+        fmt::format("--datatype: the machine stores and copies {}, but computes on float, half, bfloat16 and "
+                    "int32 only",
+                    to_string(*dtype)));
+  }
+  out.dtype = *dtype;
+  const auto op = parse_reduce_op(text("op"));
+  if (!op) wrong_word("--op", text("op"), {"sum", "avg", "max", "min", "product"});
+  out.op = *op;
+  const std::string layout = text("layout");
+  bool found = false;
+  for (const TensorLayout l : {TensorLayout::Sharded, TensorLayout::Replicated, TensorLayout::Partial}) {
+    if (layout != to_string(l)) continue;
+    out.layout = l;
+    found = true;
+  }
+  if (!found) wrong_word("--layout", layout, {"sharded", "replicated", "partial"});
+
+  const uint64_t begin = parse_size("--minbytes", text("minbytes"));
+  constexpr uint64_t kDefaultEnd = 64 << 20;
+  const uint64_t end =
+      values.count("maxbytes") != 0 ? parse_size("--maxbytes", text("maxbytes")) : std::max(begin, kDefaultEnd);
+  const uint64_t factor = parse_count("--stepfactor", text("stepfactor"), 2, 1 << 20);
+  for (const uint64_t bytes : size_range(begin, end, factor)) {
+    // As nccl-tests: a size that is no whole number of elements is rounded down, and then it is measured once.
+    const uint64_t whole = bytes / item_bytes(out.dtype) * item_bytes(out.dtype);
+    if (out.sizes.empty() || out.sizes.back() != whole) out.sizes.push_back(whole);
+  }
+
+  if (values.count("cubes") != 0) {
+    out.cubes = static_cast<uint32_t>(parse_count("--cubes", text("cubes"), 1, addr::kMaxCubes));
+  }
+  if (values.count("algorithm") != 0) out.algorithm = text("algorithm");
+  if (values.count("ccl") != 0) {
+    out.ccl_file = text("ccl");
+    if (!std::filesystem::is_regular_file(*out.ccl_file)) {
+      throw UsageError(fmt::format("--ccl: '{}' is no file", *out.ccl_file));
+    }
+  }
+  out.check = values.count("no-check") == 0;
+  out.repeat = static_cast<uint32_t>(parse_count("--repeat", text("repeat"), 1, 1000000));
+  if (values.count("csv") != 0) out.csv_file = text("csv");
+  if (values.count("json") != 0) out.json_file = text("json");
+  out.quiet = values.count("quiet") != 0;
+  return out;
+}
+
+double AllReduceRow::algbw_gbps() const {
+  return time == 0 ? 0.0 : static_cast<double>(size_bytes) * 1000.0 / static_cast<double>(time);
+}
+double AllReduceRow::busbw_gbps() const {
+  return algbw_gbps() * 2.0 * (ranks - 1) / ranks;
+}
+double AllReduceRow::efficiency() const {
+  return time == 0 ? 0.0 : static_cast<double>(bound) / static_cast<double>(time);
+}
+
+std::string csv_line(const AllReduceRow& r) {
+  return fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{},{},{:.6f},{:.3f}", r.size_bytes, r.count, to_string(r.dtype),
+                     to_string(r.op), r.algorithm, microseconds(r.time), r.algbw_gbps(), r.busbw_gbps(),
+                     r.wrong ? std::to_string(*r.wrong) : "", microseconds(r.bound), r.efficiency(), r.wall_ms);
+}
+
+std::string table_columns() {
+  return fmt::format("#{:>12} {:>13} {:>9} {:>8} {:>11} {:>8} {:>8} {:>7} {:<18} {:>11} {:>6} {:>10}\n", "size",
+                     "count", "type", "redop", "time", "algbw", "busbw", "#wrong", " algorithm", "bound", "effic.",
+                     "wall") +
+         fmt::format("#{:>12} {:>13} {:>9} {:>8} {:>11} {:>8} {:>8} {:>7} {:<18} {:>11} {:>6} {:>10}\n", "(B)",
+                     "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "", "(us)", "", "(ms)");
+}
+
+std::string table_line(const AllReduceRow& r) {
+  return fmt::format(
+      " {:>12} {:>13} {:>9} {:>8} {:>11.3f} {:>8.2f} {:>8.2f} {:>7}  {:<17} {:>11.3f} {:>6.3f} {:>10.2f}\n",
+      r.size_bytes, r.count, to_string(r.dtype), to_string(r.op), static_cast<double>(r.time) / 1e6, r.algbw_gbps(),
+      r.busbw_gbps(), r.wrong ? std::to_string(*r.wrong) : "N/A", r.algorithm, static_cast<double>(r.bound) / 1e6,
+      r.efficiency(), r.wall_ms);
+}
+
+std::string json_document(const AllReduceJob& job, const std::vector<std::string>& notes,
+                          const std::vector<AllReduceRow>& rows, const std::string& error) {
+  nlohmann::ordered_json out;
+  out["command"] = "all_reduce";
+  out["version"] = AHBM_VERSION;
+  out["config"] = to_json(yaml::Document::from_text(to_yaml(job.config), "effective").root_node());
+  out["notes"] = notes;
+  out["results"] = nlohmann::ordered_json::array();
+  for (const AllReduceRow& r : rows) {
+    nlohmann::ordered_json row;
+    row["size_bytes"] = r.size_bytes;
+    row["count"] = r.count;
+    row["type"] = to_string(r.dtype);
+    row["redop"] = to_string(r.op);
+    row["algorithm"] = r.algorithm;
+    row["time_us"] = static_cast<double>(r.time) / 1e6;
+    row["algbw_gbps"] = r.algbw_gbps();
+    row["busbw_gbps"] = r.busbw_gbps();
+    row["wrong"] = r.wrong ? nlohmann::ordered_json(*r.wrong) : nlohmann::ordered_json(nullptr);
+    row["bound_us"] = static_cast<double>(r.bound) / 1e6;
+    row["efficiency"] = r.efficiency();
+    row["wall_ms"] = r.wall_ms;
+    out["results"].push_back(std::move(row));
+  }
+  if (!error.empty()) out["error"] = error;
+  return out.dump(2) + '\n';
+}
+
+// -------------------------------------------------------------------------------------------------- AllReduceReport
+
+AllReduceReport::AllReduceReport(const AllReduceJob& job, Io& io) : m_job(job), m_io(io) {
+  open_for_writing(m_csv, "--csv", job.options.csv_file);
+  open_for_writing(m_json, "--json", job.options.json_file);
+  if (m_csv.is_open()) m_csv << kAllReduceCsvHeader << '\n' << std::flush;
+}
+
+void AllReduceReport::header(const std::string& line) {
+  m_headers.push_back(line);
+  if (!m_job.options.quiet) m_io.out << "# " << line << '\n' << std::flush;
+}
+
+void AllReduceReport::progress(uint64_t size_bytes) {
+  if (!m_io.terminal || m_job.options.quiet) return;
+  m_io.err << fmt::format("\r\033[Krunning {} bytes ...", size_bytes) << std::flush;
+  m_progress_shown = true;
+}
+
+void AllReduceReport::clear_progress() {
+  if (!m_progress_shown) return;
+  m_io.err << "\r\033[K" << std::flush;
+  m_progress_shown = false;
+}
+
+void AllReduceReport::print_columns() {
+  if (m_columns_printed || m_job.options.quiet) return;
+  m_io.out << table_columns();
+  m_columns_printed = true;
+}
+
+void AllReduceReport::add(const AllReduceRow& row) {
+  clear_progress();
+  m_rows.push_back(row);
+  print_columns();
+  if (!m_job.options.quiet) m_io.out << table_line(row) << std::flush;
+  if (m_csv.is_open()) m_csv << csv_line(row) << '\n' << std::flush;
+}
+
+int AllReduceReport::finish(const std::string& error) {
+  clear_progress();
+  uint64_t wrong = 0;
+  double busbw = 0;
+  bool checked = true;
+  for (const AllReduceRow& r : m_rows) {
+    wrong += r.wrong.value_or(0);
+    busbw += r.busbw_gbps();
+    checked = checked && r.wrong.has_value();
+  }
+  if (!m_job.options.quiet && error.empty()) {
+    print_columns();
+    if (checked) {
+      m_io.out << fmt::format("# Wrong values: {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
+    } else {
+      m_io.out << "# Wrong values: not checked\n";
+    }
+    if (!m_rows.empty()) {
+      m_io.out << fmt::format("# Average bus bandwidth: {:.3f} GB/s\n", busbw / static_cast<double>(m_rows.size()));
+    }
+    m_io.out << std::flush;
+  }
+  if (m_json.is_open()) m_json << json_document(m_job, m_headers, m_rows, error);
+  close_written(m_csv, m_job.options.csv_file);
+  close_written(m_json, m_job.options.json_file);
+  return wrong == 0 && error.empty() ? kExitOk : kExitFailed;
+}
+
+Command all_reduce_command(AllReduceRunner runner) {
+  const auto run = [runner = std::move(runner)](const Arguments& arguments, Io& io) {
+    AllReduceJob job;
+    job.options = parse_all_reduce_options(arguments);
+    if (job.options.help) {
+      print_command_help(
+          io.out, "all_reduce",
+          "Runs an all-reduce on the simulated machine for a range of sizes and prints one row per size: "
+          "simulated time,\nalgorithm and bus bandwidth, wrong elements, the lower bound of any algorithm, "
+          "and how near the time is to it.",
+          all_reduce_options());
+      return kExitOk;
+    }
+    job.config = load_system_config(job.options.config);
+    if (job.options.cubes && *job.options.cubes > job.config.cubes()) {
+      throw UsageError(fmt::format("--cubes: {} asked for, but a SIP of '{}' has {}", *job.options.cubes,
+                                   job.config.name, job.config.cubes()));
+    }
+    AllReduceReport report(job, io);
+    try {
+      runner(job, report);
+    } catch (const std::exception& e) {
+      report.finish(e.what());
+      throw;
+    }
+    return report.finish();
+  };
+  return {"all_reduce", "run an all-reduce and print the table of times and bandwidths", run};
+}
+
+}  // namespace ahbm::platform

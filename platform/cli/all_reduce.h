@@ -1,0 +1,110 @@
+// The command `all_reduce` without the machine: its options, the points that it measures, and the table, CSV and JSON
+// that it writes. What runs a point is handed in as an `AllReduceRunner`.
+#pragma once
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/core/config/system_config.h"
+#include "models/core/dtype.h"
+#include "platform/cli/command.h"
+
+namespace ahbm::platform {
+
+/// How a rank's tensor lies on the cubes of its SIP.
+enum class TensorLayout : uint8_t { Sharded, Replicated, Partial };
+const char* to_string(TensorLayout layout);
+
+struct AllReduceOptions {
+  ConfigSource config;
+  std::vector<uint64_t> sizes;  ///< bytes of a rank's logical tensor, multiples of the element
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  TensorLayout layout = TensorLayout::Sharded;
+  std::optional<uint32_t> cubes;         ///< all cubes of a SIP when unset
+  std::optional<std::string> algorithm;  ///< the one of ccl.yaml when unset
+  std::optional<std::string> ccl_file;
+  bool check = true;
+  uint32_t repeat = 1;              ///< rows per size
+  std::string csv_file, json_file;  ///< empty: none
+  bool quiet = false;
+  bool help = false;  ///< everything else is then unset
+};
+
+/// \throws UsageError
+AllReduceOptions parse_all_reduce_options(const Arguments& arguments);
+
+/// One measurement.
+struct AllReduceRow {
+  uint64_t size_bytes = 0;
+  uint64_t count = 0;  ///< elements
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  std::string algorithm;
+  uint32_t ranks = 1;
+  Ps time = 0;                    ///< simulated, first descriptor leaving to last completion arriving
+  std::optional<uint64_t> wrong;  ///< elements that differ from the reference over all ranks; unset: not checked
+  Ps bound = 0;                   ///< SipGraph::all_reduce_bound
+  double wall_ms = 0;
+
+  double algbw_gbps() const;  ///< size / time; 0 for no time
+  double busbw_gbps() const;  ///< algbw * 2(n-1)/n
+  double efficiency() const;  ///< bound / time; 0 for no time
+};
+
+/// What a runner is given.
+struct AllReduceJob {
+  AllReduceOptions options;
+  SystemConfig config;
+};
+
+/// Where a runner reports. The table appears line by line, the CSV file too; the JSON file is written by `finish`.
+class AllReduceReport {
+ public:
+  /// Opens the files. \throws UsageError when one cannot be written
+  AllReduceReport(const AllReduceJob& job, Io& io);
+
+  /// A line above the table, e.g. ranks and their mode, the algorithm chosen.
+  void header(const std::string& line);
+  /// Says on a terminal what is about to run.
+  void progress(uint64_t size_bytes);
+  void add(const AllReduceRow& row);
+  /// Ends the table and writes the JSON file, with `error` when the run broke off. Answers the exit code.
+  int finish(const std::string& error = "");
+
+  const std::vector<AllReduceRow>& rows() const { return m_rows; }
+
+ private:
+  void clear_progress();
+  void print_columns();
+
+  const AllReduceJob& m_job;
+  Io& m_io;
+  std::ofstream m_csv, m_json;
+  std::vector<std::string> m_headers;
+  std::vector<AllReduceRow> m_rows;
+  bool m_columns_printed = false;
+  bool m_progress_shown = false;
+};
+
+/// Runs every size of the job `repeat` times in order and reports each. Throws UsageError or ConfigError for bad input
+/// that only the runtime can see, anything else for a failed run.
+using AllReduceRunner = std::function<void(const AllReduceJob&, AllReduceReport&)>;
+
+Command all_reduce_command(AllReduceRunner runner);
+
+// The formats, for tests and other writers.
+constexpr const char* kAllReduceCsvHeader =
+    "size_bytes,count,type,redop,algorithm,time_us,algbw_gbps,busbw_gbps,wrong,bound_us,efficiency,wall_ms";
+std::string csv_line(const AllReduceRow& row);
+std::string table_columns();  ///< two comment lines
+std::string table_line(const AllReduceRow& row);
+/// {"command", "version", "config", "notes", "results", "error"?}; `config` loads again as a topology file.
+std::string json_document(const AllReduceJob& job, const std::vector<std::string>& notes,
+                          const std::vector<AllReduceRow>& rows, const std::string& error);
+
+}  // namespace ahbm::platform
