@@ -1,7 +1,10 @@
 // The runtime's only door into the machine: one initiator and one target socket per SIP.
 #pragma once
 
+#include <tlm_utils/passthrough_target_socket.h>
+#include <tlm_utils/simple_initiator_socket.h>
 #include <functional>
+#include <memory>
 #include <systemc>
 #include <tlm>
 
@@ -20,10 +23,21 @@ struct CompletionEvent {
   Ps arrived = 0;  ///< at the host
 };
 
+/// Holds the host link of every SIP, both directions. Nothing here waits by itself.
 class HostBridge : public sc_core::sc_module {
  public:
+  using Out = tlm_utils::simple_initiator_socket<HostBridge>;
+  using In = tlm_utils::passthrough_target_socket_tagged<HostBridge>;
+
+  /// `config` is not kept.
   HostBridge(const sc_core::sc_module_name& name, const SystemConfig& config);
   ~HostBridge() override;
+
+  Out& sip_out(SipId sip);  ///< to the SIP's fabric router
+  In& sip_in(SipId sip);    ///< completions from the SIP block
+  /// A foreign initiator on the host's side: reaches the whole machine over the host link of the SIP it addresses. May
+  /// stay unbound.
+  tlm_utils::passthrough_target_socket_optional<HostBridge> spare_in;
 
   /// When a transfer has left the host and when it is done at the other end. Absolute times.
   struct Timing {
@@ -32,21 +46,32 @@ class HostBridge : public sc_core::sc_module {
     tlm::tlm_response_status status = tlm::TLM_INCOMPLETE_RESPONSE;
   };
 
-  /// One transaction through SIP `address names`'s socket, issued at the current time; does not wait. `streaming_width`
-  /// 0 means `bytes`. With the simulation's `functional` off, data may be null.
+  /// One transaction through the socket of the SIP that `address` names, issued at the current time; does not wait
+  /// (a target that must, as a full launch queue, needs the caller to be a thread process). `streaming_width` 0 means
+  /// `bytes`. With the simulation's `functional` off, data may be null. An address of no SIP answers
+  /// TLM_ADDRESS_ERROR_RESPONSE at once; `bytes` 0 is done at once; at most 4 GiB - 1 are moved by one call.
   Timing write(Addr address, const void* data, uint64_t bytes, uint32_t streaming_width = 0);
   Timing read(Addr address, void* data, uint64_t bytes);
-  /// Debug transport: no time, no side effects. Returns the bytes done.
+  /// Debug transport: no time, no side effects; also before the simulation has started. Returns the bytes done.
   uint64_t debug_write(Addr address, const void* data, uint64_t bytes);
   uint64_t debug_read(Addr address, void* data, uint64_t bytes);
 
-  /// Called at the simulated time at which a completion is here (from a method process).
+  /// Called at the simulated time at which a completion is here, in the order of arrival (from a method process).
   std::function<void(const CompletionEvent&)> on_completion;
+
+  const HopStats& link_down(SipId sip) const;  ///< host to SIP
+  const HopStats& link_up(SipId sip) const;
 
   struct Impl;
   Impl& impl() { return *m_impl; }
 
  private:
+  void spare_b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
+  unsigned spare_transport_dbg(tlm::tlm_generic_payload& trans);
+  bool spare_get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi);
+  void completion_b_transport(int sip, tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
+  void deliver();
+
   std::unique_ptr<Impl> m_impl;
 };
 

@@ -3,38 +3,63 @@
 
 #include <memory>
 #include <systemc>
+#include <vector>
 
 #include "models/core/config/system_config.h"
+#include "models/fabric/fabric_plan.h"
+#include "models/fabric/link.h"
 #include "models/host/host_bridge.h"
+#include "models/pe/pe.h"
+#include "models/sip/sip.h"
 #include "models/tl/kernel_registry.h"
+#include "models/tlm/payload_pool.h"
 
 namespace ahbm::models {
 
-class Sip;
 class SwitchCore;
 
-/// Elaborates every SIP, cube and PE of `config` and joins them. Both arguments are copied or must outlive the System
-/// (`config` is copied; `kernels` is referenced, so kernels may be added until their first launch).
-/// \throws ConfigError when the time resolution is not 1 ps
+/// Elaborates every SIP, cube and PE of `config` and joins them. `config` is copied; `kernels` is referenced, so
+/// kernels may be added until their first launch. \throws ConfigError when the time resolution is not 1 ps \throws
+/// std::invalid_argument when a module of this name exists already or the name is not one (SystemC would rename
+///         silently, and paths in configurations, logs and statistics would name another module)
 class System : public sc_core::sc_module {
+  // What the public members are built from.
+  const SystemConfig m_config;
+  const tl::KernelRegistry& m_kernels;
+  uint64_t m_progress = 0;
+  uint64_t m_route_epoch = 0;
+  PayloadPool m_payloads;
+  SystemServices m_services;
+  const FabricPlan m_plan;
+
  public:
   System(const sc_core::sc_module_name& name, const SystemConfig& config, const tl::KernelRegistry& kernels);
   ~System() override;
 
   const SystemConfig& config() const { return m_config; }
   const tl::KernelRegistry& kernels() const { return m_kernels; }
-  Sip& sip(SipId id) { return *m_sips[id]; }
+  const SipGraph& graph() const { return m_plan.graph(); }
+  const FabricPlan& plan() const { return m_plan; }
+  const SystemServices& services() const { return m_services; }
+  Sip& sip(SipId id) { return *m_sips.at(id); }
+  Pe& pe(const PeLocation& at) { return sip(at.sip).cube(at.cube).pe(at.pe); }
   /// Counts IPCQ, DMA, launch and compute activity: equal twice means nothing moved in between.
   uint64_t progress() const { return m_progress; }
+  /// From now on granted routes are walked again: call it after changing a link or putting a probe on a hop.
+  void invalidate_routes() { ++m_route_epoch; }
+  /// Every directed link between SIPs (and the switch's core).
+  const std::vector<std::unique_ptr<Link>>& sip_links() const { return m_links; }
 
   HostBridge host_bridge;
+  /// Reset of each SIP, active low; initially high. Write to assert or release.
+  sc_core::sc_vector<sc_core::sc_signal<bool>> sip_rst_n;
 
  private:
-  const SystemConfig m_config;
-  const tl::KernelRegistry& m_kernels;
-  uint64_t m_progress = 0;
+  void join_sips();
+
   IdVector<SipId, std::unique_ptr<Sip>> m_sips;
   std::unique_ptr<SwitchCore> m_switch;
+  std::vector<std::unique_ptr<Link>> m_links;
 };
 
 }  // namespace ahbm::models

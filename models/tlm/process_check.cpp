@@ -28,10 +28,10 @@ std::string running_process() {
 void require_thread(const std::string& initiator_name, const std::string& target_name, Addr address) {
   const char* kind = forbidden_kind();
   if (kind == nullptr) return;
-  const std::string text =
-      fmt::format("b_transport from {} to {}, address {:#x}: the target waits, so it must be called from a thread process, not "
-                  "from {}",
-                  initiator_name, target_name, address, kind);
+  const std::string text = fmt::format(
+      "b_transport from {} to {}, address {:#x}: the target waits, so it must be called from a thread process, not "
+      "from {}",
+      initiator_name, target_name, address, kind);
   SC_REPORT_ERROR("/ahbm/tlm/process", text.c_str());
 }
 

@@ -13,8 +13,8 @@ inline uint64_t touched_bytes(const tlm::tlm_generic_payload& trans) {
   return std::min(trans.get_data_length(), trans.get_streaming_width());
 }
 
-/// Calls `next` with `delay` = arrival of the tail, and takes over its answer. A callee that keeps the Transit extension
-/// has moved it already; for any other TLM-2.0 target the returned delay is when the access is done.
+/// Calls `next` with `delay` = arrival of the tail, and takes over its answer. A callee that keeps the Transit
+/// extension has moved it already; for any other TLM-2.0 target the returned delay is when the access is done.
 inline void call_next(tlm::tlm_fw_transport_if<>& next, tlm::tlm_generic_payload& trans, Transit& transit) {
   sc_core::sc_time delay = to_sc_time(transit.tail - now_ps());
   next.b_transport(trans, delay);

@@ -1,0 +1,33 @@
+#include "models/cube/cube.h"
+
+#include <fmt/core.h>
+
+namespace ahbm::models {
+
+Cube::Cube(const sc_core::sc_module_name& name, const SystemServices& services, const FabricPlan& plan, SipId sip,
+           CubeId cube)
+    : sc_core::sc_module(name),
+      rst_n("rst_n"),
+      irq_out("irq_out"),
+      hbm("hbm", services, sip, cube),
+      crossbar("crossbar", services, plan, sip, cube),
+      sfr("sfr", services, sip, cube) {
+  crossbar.hbm_out.bind(hbm.xbar_in);
+  crossbar.sfr_out.bind(sfr.xbar_in);
+  crossbar.rst_n.bind(rst_n);
+  sfr.rst_n.bind(rst_n);
+  sfr.irq_out.bind(irq_out);
+  for (uint32_t p = 0; p < services.config->pes; ++p) {
+    const PeId id{p};
+    m_pes.push_back(std::make_unique<Pe>(fmt::format("pe{}", p).c_str(), services, PeLocation{sip, cube, id}));
+    Pe& pe = *m_pes[id];
+    pe.xbar_out.bind(crossbar.pe_in(id));
+    crossbar.pe_out(id).bind(pe.xbar_in);
+    pe.rst_n.bind(sfr.pe_rst_n);
+    pe.irq_out.bind(sfr.pe_irq[p]);
+  }
+}
+
+Cube::~Cube() = default;
+
+}  // namespace ahbm::models

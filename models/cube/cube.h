@@ -1,0 +1,38 @@
+// One HBM stack with compute: memory, PEs, SFR block and the crossbar between them.
+#pragma once
+
+#include <memory>
+#include <systemc>
+
+#include "models/cube/crossbar.h"
+#include "models/cube/cube_sfr.h"
+#include "models/memory/hbm.h"
+#include "models/pe/pe.h"
+
+namespace ahbm::models {
+
+class Cube : public sc_core::sc_module {
+ public:
+  /// \param plan referenced
+  Cube(const sc_core::sc_module_name& name, const SystemServices& services, const FabricPlan& plan, SipId sip,
+       CubeId cube);
+  ~Cube() override;
+
+  sc_core::sc_in<bool> rst_n;
+  sc_core::sc_out<bool> irq_out;  ///< level, of all PEs
+
+  Hbm hbm;
+  Crossbar crossbar;
+  CubeSfr sfr;
+  Pe& pe(PeId id) { return *m_pes[id]; }
+  uint32_t pes() const { return static_cast<uint32_t>(m_pes.size()); }
+
+  /// For foreign modules; both may stay unbound. `spare_out` gets the accesses that fall into a hole of this cube.
+  Crossbar::SpareIn& spare_in = crossbar.spare_in;
+  Crossbar::SpareOut& spare_out = crossbar.spare_out;
+
+ private:
+  IdVector<PeId, std::unique_ptr<Pe>> m_pes;
+};
+
+}  // namespace ahbm::models

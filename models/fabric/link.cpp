@@ -1,0 +1,29 @@
+#include "models/fabric/link.h"
+
+namespace ahbm::models {
+
+Link::Link(const sc_core::sc_module_name& name, const LinkParams& params, const Framing& framing)
+    : sc_core::sc_module(name), link_in("link_in"), link_out("link_out"), m_hop(params, framing) {
+  link_in.register_b_transport(this, &Link::b_transport);
+  link_in.register_transport_dbg(this, &Link::transport_dbg);
+  link_in.register_get_direct_mem_ptr(this, &Link::get_direct_mem_ptr);
+}
+
+void Link::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
+  TransitScope transit(trans, delay);
+  if (trans.is_read() && m_back == nullptr) {
+    trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+    return;
+  }
+  walk(trans, *transit, &m_hop, m_back, *link_out.get_interface(0));
+}
+
+unsigned Link::transport_dbg(tlm::tlm_generic_payload& trans) {
+  return link_out->transport_dbg(trans);
+}
+
+bool Link::get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) {
+  return refuse_dmi(trans, dmi);
+}
+
+}  // namespace ahbm::models

@@ -1,0 +1,100 @@
+#include "models/memory/hbm.h"
+
+#include <algorithm>
+
+#include "models/tlm/classify.h"
+#include "models/tlm/walk.h"
+
+namespace ahbm::models {
+
+Hbm::Hbm(const sc_core::sc_module_name& name, const SystemServices& services, SipId sip, CubeId cube)
+    : sc_core::sc_module(name),
+      xbar_in("xbar_in"),
+      m_base(hbm_address(sip, cube, 0)),
+      m_functional(services.config->simulation.functional),
+      m_shape(services.config->map_shape()),
+      m_timing(services.config->hbm),
+      m_memory(services.config->hbm.bytes) {
+  xbar_in.register_b_transport(this, &Hbm::b_transport);
+  xbar_in.register_transport_dbg(this, &Hbm::transport_dbg);
+  xbar_in.register_get_direct_mem_ptr(this, &Hbm::get_direct_mem_ptr);
+}
+
+tlm::tlm_response_status Hbm::check(const tlm::tlm_generic_payload& trans) const {
+  const auto status = check_payload(trans, m_functional);
+  if (status != tlm::TLM_OK_RESPONSE) return status;
+  const uint64_t offset = trans.get_address() - m_base;  // wraps to something huge below the window
+  if (offset >= m_memory.size() || touched_bytes(trans) > m_memory.size() - offset) {
+    return tlm::TLM_ADDRESS_ERROR_RESPONSE;
+  }
+  return trans.get_streaming_width() < trans.get_data_length() ? tlm::TLM_BURST_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE;
+}
+
+void Hbm::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
+  TransitScope transit(trans, delay);
+  if (transit.foreign()) classify_foreign(trans, m_shape, *transit);
+  trans.set_dmi_allowed(false);
+  const auto status = check(trans);
+  trans.set_response_status(status);
+  if (status != tlm::TLM_OK_RESPONSE) return;
+
+  if (const auto grant = trans.get_extension<RouteGrant>()) {
+    grant->target = &xbar_in.get_base_interface();
+    grant->window_begin = m_base;
+    grant->window_end = m_base + m_memory.size();
+  }
+  const uint64_t offset = trans.get_address() - m_base;
+  if (trans.is_write()) {
+    m_timing.write(now_ps(), *transit, offset, trans.get_data_length());
+  } else if (trans.is_read()) {
+    m_timing.read(now_ps(), *transit, offset, trans.get_data_length());
+  }
+  // Without a data pointer (the simulation moves no payload bytes) only time passes. What carries data is kept even
+  // then, so that argument blocks reach their kernels.
+  if (trans.get_data_ptr() != nullptr) move_bytes(trans, offset);
+}
+
+void Hbm::move_bytes(tlm::tlm_generic_payload& trans, uint64_t offset) {
+  unsigned char* data = trans.get_data_ptr();
+  const uint64_t n = trans.get_data_length();
+  const unsigned char* enables = trans.get_byte_enable_ptr();
+  if (enables == nullptr) {
+    if (trans.is_write()) {
+      m_memory.write(offset, data, n);
+    } else if (trans.is_read()) {
+      m_memory.read(offset, data, n);
+    }
+    return;
+  }
+  const uint64_t period = trans.get_byte_enable_length();
+  for (uint64_t i = 0; i < n; ++i) {
+    if (enables[i % period] == TLM_BYTE_DISABLED) continue;
+    if (trans.is_write()) {
+      m_memory.write(offset + i, data + i, 1);
+    } else if (trans.is_read()) {
+      m_memory.read(offset + i, data + i, 1);
+    }
+  }
+}
+
+unsigned Hbm::transport_dbg(tlm::tlm_generic_payload& trans) {
+  const uint64_t offset = trans.get_address() - m_base;
+  if (offset >= m_memory.size() || trans.get_data_ptr() == nullptr) {
+    answer_hole(trans);
+    return 0;
+  }
+  const uint64_t n = std::min<uint64_t>(trans.get_data_length(), m_memory.size() - offset);
+  if (trans.is_write()) {
+    m_memory.write(offset, trans.get_data_ptr(), n);
+  } else if (trans.is_read()) {
+    m_memory.read(offset, trans.get_data_ptr(), n);
+  }
+  trans.set_response_status(tlm::TLM_OK_RESPONSE);
+  return static_cast<unsigned>(n);
+}
+
+bool Hbm::get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) {
+  return refuse_dmi(trans, dmi);
+}
+
+}  // namespace ahbm::models

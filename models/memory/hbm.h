@@ -1,0 +1,39 @@
+// The memory stack of a cube as a TLM target.
+#pragma once
+
+#include <tlm_utils/passthrough_target_socket.h>
+#include <systemc>
+#include <tlm>
+
+#include "models/memory/hbm_timing.h"
+#include "models/memory/sparse_memory.h"
+#include "models/pe/pe.h"
+
+namespace ahbm::models {
+
+/// Serves the HBM window of one cube; addresses are global. Any length, alignment and byte enables; a streaming width
+/// below the length is a burst error. Never waits, never gives DMI away.
+class Hbm : public sc_core::sc_module {
+ public:
+  Hbm(const sc_core::sc_module_name& name, const SystemServices& services, SipId sip, CubeId cube);
+
+  tlm_utils::passthrough_target_socket<Hbm> xbar_in;
+
+  SparseMemory& memory() { return m_memory; }
+  const HbmStats& stats() const { return m_timing.stats(); }
+
+ private:
+  void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
+  unsigned transport_dbg(tlm::tlm_generic_payload& trans);
+  bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi);
+  tlm::tlm_response_status check(const tlm::tlm_generic_payload& trans) const;
+  void move_bytes(tlm::tlm_generic_payload& trans, uint64_t offset);
+
+  const Addr m_base;
+  const bool m_functional;
+  const MapShape m_shape;
+  HbmTiming m_timing;
+  SparseMemory m_memory;
+};
+
+}  // namespace ahbm::models

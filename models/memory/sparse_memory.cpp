@@ -1,0 +1,48 @@
+#include "models/memory/sparse_memory.h"
+
+#include <fmt/core.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+namespace ahbm::models {
+
+SparseMemory::~SparseMemory() {
+  clear();
+}
+
+void SparseMemory::clear() {
+  if (m_base != nullptr) munmap(m_base, m_bytes);
+  m_base = nullptr;
+}
+
+uint8_t* SparseMemory::data() {
+  if (m_base != nullptr || m_bytes == 0) return m_base;
+  void* p = mmap(nullptr, m_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) {
+    throw std::runtime_error(
+        fmt::format("cannot map {} bytes of modelled memory: {} (address space limit? see ulimit -v)", m_bytes,
+                    std::strerror(errno)));
+  }
+  // A machine has thousands of memories of which little is written: one huge page each would fill the host.
+  madvise(p, m_bytes, MADV_NOHUGEPAGE);
+  m_base = static_cast<uint8_t*>(p);
+  return m_base;
+}
+
+void SparseMemory::write(uint64_t offset, const void* data_in, uint64_t n) {
+  if (n != 0) std::memcpy(data() + offset, data_in, n);
+}
+
+void SparseMemory::read(uint64_t offset, void* data_out, uint64_t n) const {
+  if (n == 0) return;
+  if (m_base == nullptr) {
+    std::memset(data_out, 0, n);
+  } else {
+    std::memcpy(data_out, m_base + offset, n);
+  }
+}
+
+}  // namespace ahbm::models

@@ -1,0 +1,72 @@
+#include "models/sip/sip.h"
+
+#include <fmt/core.h>
+
+namespace ahbm::models {
+
+Sip::Sip(const sc_core::sc_module_name& name, const SystemServices& services, const FabricPlan& plan, SipId id)
+    : sc_core::sc_module(name),
+      rst_n("rst_n"),
+      fabric_router("fabric_router", *services.config, plan, id),
+      sip_block("sip_block", services, id),
+      cube_irq("cube_irq", services.config->cubes()),
+      m_id(id) {
+  const SystemConfig& config = *services.config;
+  fabric_router.block_out.bind(sip_block.fabric_in);
+  sip_block.fabric_out.bind(fabric_router.block_in);
+  sip_block.rst_n.bind(rst_n);
+  for (uint32_t c = 0; c < config.cubes(); ++c) {
+    const CubeId cube_id{c};
+    m_cubes.push_back(std::make_unique<Cube>(fmt::format("cube{}", c).c_str(), services, plan, id, cube_id));
+    m_routers.push_back(std::make_unique<Router>(fmt::format("router{}", c).c_str(), plan, id, cube_id));
+    Cube& cube = *m_cubes[cube_id];
+    cube.rst_n.bind(rst_n);
+    cube.irq_out.bind(cube_irq[c]);
+    cube.crossbar.mesh_out.bind(m_routers[cube_id]->local_in);
+    m_routers[cube_id]->local_out.bind(cube.crossbar.mesh_in);
+  }
+  join_cubes(config, plan);
+  join_ports(config, plan);
+}
+
+Sip::~Sip() = default;
+
+void Sip::join_cubes(const SystemConfig& config, const FabricPlan& plan) {
+  const Framing framing{config.noc.packet_bytes, config.noc.packet_header_bytes};
+  m_cube_links.resize(config.cubes());
+  for (uint32_t c = 0; c < config.cubes(); ++c) {
+    for (const Side side : {Side::N, Side::S, Side::E, Side::W}) {
+      const auto peer = plan.mesh().neighbour(CubeId{c}, side);
+      if (!peer) continue;
+      auto link = std::make_unique<Link>(fmt::format("link_cube{}_cube{}", c, value(*peer)).c_str(),
+                                         config.noc.cube_link, framing);
+      m_routers[CubeId{c}]->side_out(side).bind(link->link_in);
+      link->link_out.bind(m_routers[*peer]->side_in(opposite(side)));
+      m_cube_links[CubeId{c}][static_cast<size_t>(side)] = std::move(link);
+    }
+  }
+  for (uint32_t c = 0; c < config.cubes(); ++c) {
+    for (const Side side : {Side::E, Side::S}) {
+      const auto peer = plan.mesh().neighbour(CubeId{c}, side);
+      if (peer) join_directions(*cube_link(CubeId{c}, side), *cube_link(*peer, opposite(side)));
+    }
+  }
+}
+
+void Sip::join_ports(const SystemConfig& config, const FabricPlan& plan) {
+  const Framing framing{config.noc.packet_bytes, config.noc.packet_header_bytes};
+  const LinkParams port{config.noc.cube_link.bytes_per_second, 0};
+  const auto& attachments = plan.mesh().attachments();
+  for (uint32_t a = 0; a < attachments.size(); ++a) {
+    Router& router = *m_routers[attachments[a].cube];
+    m_port_out.push_back(std::make_unique<Link>(fmt::format("port{}_out", a).c_str(), port, framing));
+    m_port_in.push_back(std::make_unique<Link>(fmt::format("port{}_in", a).c_str(), port, framing));
+    router.fabric_out(a).bind(m_port_out[a]->link_in);
+    m_port_out[a]->link_out.bind(fabric_router.mesh_in(a));
+    fabric_router.mesh_out(a).bind(m_port_in[a]->link_in);
+    m_port_in[a]->link_out.bind(router.fabric_in(a));
+    join_directions(*m_port_out[a], *m_port_in[a]);
+  }
+}
+
+}  // namespace ahbm::models

@@ -1,0 +1,117 @@
+#include "models/system/system.h"
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "models/core/errors.h"
+#include "models/fabric/switch_core.h"
+
+namespace ahbm::models {
+
+namespace {
+
+/// Runs before anything else of a System is built. Passes the configuration through.
+const SystemConfig& checked(const sc_core::sc_module& module, const sc_core::sc_module_name& name,
+                            const SystemConfig& config) {
+  if (sc_core::sc_get_time_resolution() != sc_core::sc_time(1, sc_core::SC_PS)) {
+    throw ConfigError(
+        fmt::format("the time resolution is {}, but AHBM-VP needs exactly 1 ps (do not call "
+                    "sc_set_time_resolution, or call it with 1 ps)",
+                    sc_core::sc_get_time_resolution().to_string()));
+  }
+  const std::string wanted = static_cast<const char*>(name);
+  if (wanted != module.basename()) {
+    throw std::invalid_argument(fmt::format(
+        "a System cannot be named '{}': {}", wanted,
+        wanted.find_first_of(". \t\n") != std::string::npos
+            ? "a name has no dots and no blanks"
+            : fmt::format("the name is taken already (SystemC would call this one '{}')", module.basename())));
+  }
+  return config;
+}
+
+std::string link_name(const SipGraph& graph, SipId from, uint32_t port) {
+  const SipGraph::Port& p = graph.ports(from)[port];
+  if (p.peer == SipGraph::kSwitchCore) return fmt::format("link_sip{}_switch", value(from));
+  if (p.attachment == SipGraph::kNearestAttachment) return fmt::format("link_sip{}_sip{}", value(from), value(p.peer));
+  const std::string lane = p.lane == 0 ? "" : fmt::format("_lane{}", p.lane);
+  return fmt::format("link_sip{}_{}_sip{}{}", value(from), to_string(p.side), value(p.peer), lane);
+}
+
+}  // namespace
+
+System::System(const sc_core::sc_module_name& name, const SystemConfig& config, const tl::KernelRegistry& kernels)
+    : sc_core::sc_module(name),
+      m_config(checked(*this, name, config)),
+      m_kernels(kernels),
+      m_services{&m_config, &m_kernels, &m_payloads, &m_progress, &m_route_epoch},
+      m_plan(m_config),
+      host_bridge("host_bridge", m_config),
+      sip_rst_n("sip_rst_n", m_config.sips,
+                [](const char* signal_name, size_t) { return new sc_core::sc_signal<bool>(signal_name, true); }) {
+  for (uint32_t s = 0; s < m_config.sips; ++s) {
+    const SipId id{s};
+    m_sips.push_back(std::make_unique<Sip>(fmt::format("sip{}", s).c_str(), m_services, m_plan, id));
+    Sip& sip = *m_sips[id];
+    sip.rst_n.bind(sip_rst_n[s]);
+    host_bridge.sip_out(id).bind(sip.fabric_router.host_in);
+    sip.sip_block.host_out.bind(host_bridge.sip_in(id));
+  }
+  join_sips();
+}
+
+System::~System() = default;
+
+void System::join_sips() {
+  const SipGraph& graph = m_plan.graph();
+  const Framing framing{m_config.noc.packet_bytes, m_config.noc.packet_header_bytes};
+  if (m_config.topology == SipTopology::Switch) m_switch = std::make_unique<SwitchCore>("switch_core", m_plan);
+
+  // By sender and port; the core's links come last.
+  IdVector<SipId, std::vector<Link*>> from(m_config.sips);
+  IdVector<SipId, Link*> down(m_config.sips, nullptr);
+  for (uint32_t s = 0; s < m_config.sips; ++s) {
+    const auto& ports = graph.ports(SipId{s});
+    for (uint32_t p = 0; p < ports.size(); ++p) {
+      m_links.push_back(std::make_unique<Link>(link_name(graph, SipId{s}, p).c_str(), ports[p].link, framing));
+      Link& link = *m_links.back();
+      m_sips[SipId{s}]->fabric_router.link_out(p).bind(link.link_in);
+      if (ports[p].peer == SipGraph::kSwitchCore) link.link_out.bind(m_switch->sip_in(SipId{s}));
+      from[SipId{s}].push_back(&link);
+    }
+  }
+  for (uint32_t s = 0; s < m_config.sips; ++s) {
+    const SipId to{s};
+    const auto& arrivals = m_plan.arrivals(to);
+    for (uint32_t a = 0; a < arrivals.size(); ++a) {
+      FabricRouter::In& in = m_sips[to]->fabric_router.link_in(a);
+      if (arrivals[a].from != SipGraph::kSwitchCore) {
+        from[arrivals[a].from][arrivals[a].port]->link_out.bind(in);
+        continue;
+      }
+      m_links.push_back(std::make_unique<Link>(fmt::format("link_switch_sip{}", s).c_str(), arrivals[a].link, framing));
+      m_switch->sip_out(to).bind(m_links.back()->link_in);
+      m_links.back()->link_out.bind(in);
+      down[to] = m_links.back().get();
+    }
+  }
+  // The data of reads comes back over the other direction of the same cable.
+  for (uint32_t s = 0; s < m_config.sips; ++s) {
+    const auto& ports = graph.ports(SipId{s});
+    for (uint32_t p = 0; p < ports.size(); ++p) {
+      Link* back = nullptr;
+      if (ports[p].peer == SipGraph::kSwitchCore) {
+        back = down[SipId{s}];
+      } else if (ports[p].peer_port != SipGraph::kNoPort) {
+        back = from[ports[p].peer][ports[p].peer_port];
+      }
+      if (back == nullptr) continue;
+      from[SipId{s}][p]->set_way_back(back->hop());
+      if (back == down[SipId{s}]) back->set_way_back(from[SipId{s}][p]->hop());
+    }
+  }
+}
+
+}  // namespace ahbm::models
