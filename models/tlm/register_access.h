@@ -1,4 +1,4 @@
-// A generic payload as a register access, and a register block's answer as a TLM response.
+// A generic payload as an access to a register block, and the block's answer as a TLM response.
 #pragma once
 
 #include <tlm>
@@ -7,7 +7,7 @@
 
 namespace ahbm::models {
 
-constexpr tlm::tlm_response_status to_response(RegStatus s) {
+constexpr tlm::tlm_response_status to_tlm(RegStatus s) {
   switch (s) {
     case RegStatus::Ok:
       return tlm::TLM_OK_RESPONSE;
@@ -21,21 +21,13 @@ constexpr tlm::tlm_response_status to_response(RegStatus s) {
   return tlm::TLM_GENERIC_ERROR_RESPONSE;
 }
 
-/// One bus access at `offset` in the block, taking effect at `when`. Sets the response status and denies DMI.
-inline void access_registers(RegisterBlock& block, tlm::tlm_generic_payload& trans, uint64_t offset, Ps when) {
-  trans.set_dmi_allowed(false);
-  if (trans.get_command() == tlm::TLM_IGNORE_COMMAND) {
-    trans.set_response_status(tlm::TLM_OK_RESPONSE);
-    return;
-  }
-  if (trans.get_data_ptr() == nullptr) {
-    trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
-    return;
-  }
-  if (trans.get_byte_enable_ptr() != nullptr && trans.get_byte_enable_length() == 0) {
-    trans.set_response_status(tlm::TLM_BYTE_ENABLE_ERROR_RESPONSE);
-    return;
-  }
+/// One bus access at `offset` in the block, taking effect at `when`. Byte enables without a length and accesses without
+/// data are burst errors; TLM_IGNORE_COMMAND does nothing.
+inline RegStatus access_registers(RegisterBlock& block, uint64_t offset, const tlm::tlm_generic_payload& trans,
+                                  Ps when) {
+  if (trans.get_command() == tlm::TLM_IGNORE_COMMAND) return RegStatus::Ok;
+  if (trans.get_data_ptr() == nullptr) return RegStatus::BurstError;
+  if (trans.get_byte_enable_ptr() != nullptr && trans.get_byte_enable_length() == 0) return RegStatus::BurstError;
   RegAccessRequest request;
   request.write = trans.is_write();
   request.offset = offset;
@@ -45,11 +37,11 @@ inline void access_registers(RegisterBlock& block, tlm::tlm_generic_payload& tra
   request.byte_enable_length = trans.get_byte_enable_length();
   request.streaming_width = trans.get_streaming_width();
   request.now = when;
-  trans.set_response_status(to_response(block.access(request)));
+  return block.access(request);
 }
 
-/// Debug transport: the bytes done (short past the end of the block).
-inline unsigned debug_registers(RegisterBlock& block, tlm::tlm_generic_payload& trans, uint64_t offset) {
+/// Debug transport at `offset` in the block: the bytes done, fewer past its end.
+inline unsigned debug_registers(RegisterBlock& block, uint64_t offset, tlm::tlm_generic_payload& trans) {
   trans.set_response_status(tlm::TLM_OK_RESPONSE);
   if (trans.get_data_ptr() == nullptr) return 0;
   if (trans.is_write()) return block.debug_write(offset, trans.get_data_ptr(), trans.get_data_length());
