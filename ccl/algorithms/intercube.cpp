@@ -1,0 +1,91 @@
+// All-reduce of a tensor that is partial over the cubes: every cube of every SIP holds a sum of its own. The mesh of
+// each SIP is reduced to the cube in its centre, these reduce between the SIPs by the bidirectional ring, and the
+// result is broadcast back over the mesh. reduce(S) + all-reduce(S) + broadcast(S), the mesh parts pipelined message by
+// message.
+//
+// Order of the reduction. Inside a SIP every cube takes its own contribution first, then the sums of its neighbours W,
+// E, N, S, as far as they are its children in the tree of cube_mesh.h. Between the SIPs: as ring_bidirectional.cpp. An
+// average divides by the ranks; the cubes' contributions are parts of one rank's tensor and are summed.
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "ccl/algorithms/cube_mesh.h"
+#include "ccl/algorithms/modules.h"
+#include "ccl/kernel_arguments.h"
+#include "ccl/topology_embedding.h"
+
+namespace ahbm::ccl {
+namespace {
+
+using tl::Axis;
+
+void intercube_kernel(tl::Tl& tl, const tl::Args& args) {
+  const CollectiveArguments a = unpack_arguments(args);
+  const uint32_t cubes = tl.num_programs(Axis::Cube), cube = tl.program_id(Axis::Cube);
+  if (a.layout != CubeLayout::Partial && cubes > 1) {
+    throw std::invalid_argument("intercube reduces tensors that are partial over the cubes, not " +
+                                std::string(to_string(a.layout)) + " ones: use ring or ring_bidirectional");
+  }
+  const CubeShape shape(a.cube_w, cubes);
+  const CubeBuffer buffer{a.buffer, a.n_elem, a.dtype, a.op};
+  reduce_to_root(tl, shape, cube, buffer);
+  if (cube == tree_root(shape) && a.world_size > 1) {
+    const RingOrder ring =
+        ring_order(static_cast<SipTopology>(a.sip_topo_kind), a.sip_topo_w, a.sip_topo_h, a.world_size);
+    if (!ring.refusal.empty()) throw std::invalid_argument(ring.refusal);
+    tl.wait_all();
+    bidirectional_all_reduce(tl, {a.buffer, a.n_elem, a.dtype, a.op, a.world_size, ring.position(a.sip_rank)});
+  }
+  if (cube == tree_root(shape)) tl.wait_all();
+  broadcast_from_root(tl, shape, cube, buffer);
+}
+
+/// Seconds of a reduction or broadcast over the cube mesh in messages of a slot of 4 KiB.
+double mesh_seconds(const CostQuery& q) {
+  if (q.group == nullptr || q.group->n_cubes < 2) return 0;
+  const double depth = tree_depth(CubeShape(q.group->cube_w, q.group->n_cubes));
+  const double pieces = std::max(1.0, std::ceil(q.bytes / 4064));
+  return (depth + pieces - 1) * (q.cube_latency + q.bytes / pieces / q.cube_bandwidth);
+}
+
+}  // namespace
+
+AlgorithmModule intercube_module() {
+  AlgorithmModule m = sip_ring_module_base();
+  m.name = "intercube";
+  m.kernel_name = "ccl_intercube";
+  m.doc = "tensor partial over the cubes: reduce to the centre of each mesh, ring between the SIPs, broadcast back";
+  m.layouts = {CubeLayout::Partial};
+  m.kernel = intercube_kernel;
+  m.connections = [](const Group& g) {
+    std::vector<Connection> out;
+    append_mesh_connections(g, out);
+    append_ring_connections(g, tree_root(CubeShape(g.cube_w, g.n_cubes)), out);
+    return out;
+  };
+  m.time = [](const CostQuery& q) { return bidirectional_seconds(q) + 2 * mesh_seconds(q); };
+  m.reduction_order = [](const Group& g, uint64_t count, CubeLayout layout) {
+    if (layout != CubeLayout::Partial && g.n_cubes > 1) {
+      throw std::invalid_argument("intercube has an order of reduction for partial tensors only");
+    }
+    const CubeShape shape(g.cube_w, g.n_cubes);
+    std::vector<ReduceTree> trees =
+        lanes_order_of_reduction(g, count, CubeLayout::Sharded, bidirectional_order_of_reduction);
+    for (ReduceTree& tree : trees) {
+      std::vector<int32_t> expanded;
+      for (int32_t leaf : tree.postfix) {
+        if (leaf < 0) {
+          expanded.push_back(leaf);
+        } else {
+          append_tree_order(shape, leaf * static_cast<int32_t>(g.n_cubes), expanded);
+        }
+      }
+      tree.postfix = std::move(expanded);
+    }
+    return trees;
+  };
+  return m;
+}
+
+}  // namespace ahbm::ccl

@@ -1,0 +1,69 @@
+// Ring all-reduce: reduce-scatter, then all-gather, each in n-1 steps to the next rank. 2(n-1)L + 2f S/B.
+//
+// Order of the reduction. Positions count around the ring. Chunk c starts at position c and is reduced on its way:
+//   x[c+1] + x[c],  x[c+2] + (x[c+1] + x[c]),  ...,  x[c+n-1] + (...)
+// all modulo n; the last of them, position c-1, owns the chunk, divides it (avg) and sends it round.
+#include "ccl/algorithms/lanes.h"
+#include "ccl/algorithms/modules.h"
+
+namespace ahbm::ccl {
+
+using tl::Dir;
+
+void ring_all_reduce(tl::Tl& tl, const Lane& lane) {
+  if (lane.n < 2 || lane.count == 0) return;
+  const uint32_t n = lane.n, last = 2 * n - 2, item = item_bytes(lane.dtype);
+  const std::vector<Range> chunks = tl::Tl::chunks(lane.count, n);
+  const SlabPlan plan(tl, lane.dtype, chunks[0].count, 1);
+
+  for (uint64_t slab = 0; slab < plan.slabs; ++slab) {
+    for (uint32_t k = 0; k <= last; ++k) {  // step k receives what the previous rank sent in step k-1
+      const Range part = plan.cut(chunks[(lane.position + 2 * n - k) % n], slab);
+      const Addr here = lane.buffer + part.begin * item;
+      tl::Move m;
+      m.count = part.count;
+      m.dtype = lane.dtype;
+      m.op = lane.op;
+      m.step = wire_step(slab * last + k);
+      m.recv_step = wire_step(slab * last + k + (0xFFFF - 1));
+      if (k > 0) m.from = Dir::Prev;
+      if (k < last) m.to = Dir::Next;
+      if (k < n) m.local = here;       // reduce
+      if (k >= n - 1) m.store = here;  // the owner, and then everybody
+      if (k == n - 1) m.divisor = lane.divisor();
+      if (k >= n && k < last) {
+        forward(tl, m, plan.store_first);
+      } else {
+        tl.submit(m);
+      }
+    }
+  }
+}
+
+std::vector<ReduceTree> ring_order_of_reduction(uint64_t count, uint32_t n) {
+  std::vector<ReduceTree> trees;
+  for (uint32_t c = 0; c < n; ++c) {
+    ReduceTree tree{aligned_chunk(count, n, c), {}};
+    for (uint32_t i = n; i-- > 0;) tree.postfix.push_back(static_cast<int32_t>((c + i) % n));
+    tree.postfix.insert(tree.postfix.end(), n - 1, ReduceTree::kCombine);
+    if (!tree.range.empty()) trees.push_back(tree);
+  }
+  return trees;
+}
+
+AlgorithmModule ring_module() {
+  AlgorithmModule m = sip_ring_module<ring_all_reduce>();
+  m.name = "ring";
+  m.kernel_name = "ccl_ring";
+  m.doc = "ring reduce-scatter and all-gather: 2(n-1)L + 2(n-1)/n S/B";
+  m.time = [](const CostQuery& q) {
+    if (q.ranks < 2) return gather_seconds(q);
+    return 2 * (q.ranks - 1) * (q.latency + q.bytes / (q.ranks * q.bandwidth)) + gather_seconds(q);
+  };
+  m.reduction_order = [](const Group& g, uint64_t count, CubeLayout layout) {
+    return lanes_order_of_reduction(g, count, layout, ring_order_of_reduction);
+  };
+  return m;
+}
+
+}  // namespace ahbm::ccl

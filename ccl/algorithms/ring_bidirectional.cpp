@@ -1,0 +1,111 @@
+// All-reduce in both directions of a ring at once: 2 ceil((n-1)/2) L + f S/B.
+//
+// Position o owns chunk o. Partial sums flow to it from both sides, and the result flows back to both sides. With an
+// even n the position opposite of the owner could be on either side: the chunk's first half (of torch.chunk's two)
+// counts it among the `before` ones, whose sums travel towards Next, the second half among the `after` ones.
+//
+// Order of the reduction, modulo n, with b = before and a = after (b + a = n-1; n odd: b = a; n even: b = n/2 in the
+// first half, a = n/2 in the second):
+//   P = x[o-1] + (x[o-2] + ( ... + x[o-b]))     Q = x[o+1] + (x[o+2] + ( ... + x[o+a]))
+//   result = (x[o] + P) + Q, divided by n (avg);  a side without ranks (n = 2) is left out
+#include "ccl/algorithms/lanes.h"
+#include "ccl/algorithms/modules.h"
+
+namespace ahbm::ccl {
+namespace {
+
+using tl::Dir;
+
+/// One way round. Data of `kFlows[0]` enters by Prev and leaves by Next.
+struct Flow {
+  Dir in, out;
+  bool up;
+};
+constexpr Flow kFlows[2] = {{Dir::Prev, Dir::Next, true}, {Dir::Next, Dir::Prev, false}};
+
+}  // namespace
+
+void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane) {
+  if (lane.n < 2 || lane.count == 0) return;
+  const uint32_t n = lane.n, half = n / 2, parts = n % 2 == 0 ? 2 : 1, item = item_bytes(lane.dtype);
+  const std::vector<Range> chunks = tl::Tl::chunks(lane.count, n);
+  const SlabPlan plan(tl, lane.dtype, aligned_chunk(chunks[0].count, parts, 0).count, parts);
+  const uint32_t steps = 2 * half + 1;
+
+  for (uint64_t slab = 0; slab < plan.slabs; ++slab) {
+    // Step k < half: towards the owner half-k away. Step half: at the owner. Step half+j: from the owner j away.
+    for (uint32_t k = 0; k < steps; ++k) {
+      for (uint32_t part = 0; part < parts; ++part) {
+        const uint32_t before = part == 0 ? half : n - 1 - half, after = n - 1 - before;
+        const auto move_for = [&](uint32_t owner) {
+          const Range& chunk = chunks[owner % n];
+          Range r = aligned_chunk(chunk.count, parts, part);
+          r = plan.cut({chunk.begin + r.begin, r.count}, slab);
+          tl::Move m;
+          m.local = m.store = lane.buffer + r.begin * item;
+          m.count = r.count;
+          m.dtype = lane.dtype;
+          m.op = lane.op;
+          m.step = wire_step((slab * steps + k) * parts + part);
+          m.recv_step = wire_step((slab * steps + k) * parts + part + (0xFFFF - parts));
+          return m;
+        };
+        if (k == half) {
+          tl::Move m = move_for(lane.position);
+          m.divisor = lane.divisor();
+          if (before != 0) m.from.push(Dir::Prev), m.to.push(Dir::Prev);
+          if (after != 0) m.from.push(Dir::Next), m.to.push(Dir::Next);
+          tl.submit(m);
+          continue;
+        }
+        for (const Flow& flow : kFlows) {
+          const bool gather = k > half;
+          const uint32_t distance = gather ? k - half : half - k;
+          const uint32_t reach = flow.up != gather ? before : after;  // ranks that this flow brings together, or serves
+          if (distance > reach) continue;
+          tl::Move m = move_for(flow.up != gather ? lane.position + distance : lane.position + n - distance);
+          if (gather || distance < reach) m.from = flow.in;
+          if (!gather || distance < reach) m.to = flow.out;
+          (gather ? m.local : m.store) = 0;
+          forward(tl, m, plan.store_first && gather && !m.to.empty());
+        }
+      }
+    }
+  }
+}
+
+std::vector<ReduceTree> bidirectional_order_of_reduction(uint64_t count, uint32_t n) {
+  std::vector<ReduceTree> trees;
+  const uint32_t parts = n % 2 == 0 ? 2 : 1;
+  for (uint32_t owner = 0; owner < n; ++owner) {
+    const Range chunk = aligned_chunk(count, n, owner);
+    for (uint32_t part = 0; part < parts; ++part) {
+      const Range r = aligned_chunk(chunk.count, parts, part);
+      if (r.empty()) continue;
+      const uint32_t before = part == 0 ? n / 2 : (n - 1) / 2;
+      ReduceTree tree{{chunk.begin + r.begin, r.count}, {static_cast<int32_t>(owner)}};
+      const auto side = [&](uint32_t ranks, uint32_t stride) {  // a chain, nearest first, joined to what is there
+        for (uint32_t d = 1; d <= ranks; ++d) tree.postfix.push_back(static_cast<int32_t>((owner + d * stride) % n));
+        tree.postfix.insert(tree.postfix.end(), ranks, ReduceTree::kCombine);
+      };
+      side(before, n - 1);
+      side(n - 1 - before, 1);
+      trees.push_back(tree);
+    }
+  }
+  return trees;
+}
+
+AlgorithmModule ring_bidirectional_module() {
+  AlgorithmModule m = sip_ring_module<bidirectional_all_reduce>();
+  m.name = "ring_bidirectional";
+  m.kernel_name = "ccl_ring_bidirectional";
+  m.doc = "both directions of a ring at once: 2 ceil((n-1)/2) L + (n-1)/n S/B";
+  m.time = [](const CostQuery& q) { return bidirectional_seconds(q) + gather_seconds(q); };
+  m.reduction_order = [](const Group& g, uint64_t count, CubeLayout layout) {
+    return lanes_order_of_reduction(g, count, layout, bidirectional_order_of_reduction);
+  };
+  return m;
+}
+
+}  // namespace ahbm::ccl

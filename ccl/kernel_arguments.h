@@ -1,0 +1,54 @@
+// The argument words of a collective's kernel: what the seed's kernel_args returns, between the buffer and the facts
+// that the backend appends.
+//
+//   0                 address of this PE's buffer
+//   1 .. k            the module's kernel_args(world_size, n_elem, cube_w, cube_h); of the built-in modules these are
+//                     world_size, n_elem, cube_w, cube_h themselves
+//   then, at the end  sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, dtype, op, layout
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ccl/algorithm.h"
+#include "models/core/dtype.h"
+#include "models/tl/tl.h"
+
+namespace ahbm::ccl {
+
+/// The facts that the backend appends, whatever the module.
+struct AppendedArguments {
+  uint32_t sip_rank = 0;
+  uint32_t sip_topo_kind = 0;  ///< AlgorithmModule::topo_name_to_kind, else the SipTopology's number
+  uint32_t sip_topo_w = 1, sip_topo_h = 1;
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  CubeLayout layout = CubeLayout::Sharded;
+};
+constexpr size_t kAppendedWords = 7;
+
+std::vector<uint64_t> pack_arguments(Addr buffer, const std::vector<uint64_t>& kernel_args,
+                                     const AppendedArguments& appended);
+
+/// As `pack_arguments`, with the module's kernel_args and its number for the group's topology.
+/// \param n_elem elements of the buffer of this PE
+std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group& group, uint32_t rank, Addr buffer,
+                                     uint64_t n_elem, DType dtype, ReduceOp op, CubeLayout layout);
+
+/// \throws std::invalid_argument when there are too few words or one is out of its range
+AppendedArguments unpack_appended(const tl::Args& args);
+
+/// The arguments of the built-in modules.
+struct CollectiveArguments : AppendedArguments {
+  Addr buffer = 0;
+  uint32_t world_size = 1;
+  uint64_t n_elem = 0;
+  uint32_t cube_w = 1, cube_h = 1;
+
+  uint32_t item() const { return item_bytes(dtype); }
+  Addr at(uint64_t element) const { return buffer + element * item(); }
+};
+std::vector<uint64_t> builtin_kernel_args(uint32_t world_size, uint64_t n_elem, uint32_t cube_w, uint32_t cube_h);
+CollectiveArguments unpack_arguments(const tl::Args& args);
+
+}  // namespace ahbm::ccl
