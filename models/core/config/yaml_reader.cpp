@@ -426,6 +426,12 @@ std::string Document::unknown_text(const Unknown& u) const {
     near = closest(u.key, u.siblings);
   }
   if (near.empty()) near = ending_in(u.key);
+  if (near.empty() && !u.position.from_set) {
+    std::vector<std::string> names;
+    for (const std::string& p : known) names.push_back(p.substr(p.rfind('.') + 1));
+    const std::string name = closest(u.key, names);
+    if (!name.empty()) near = ending_in(name).empty() ? name : ending_in(name);
+  }
   if (near.empty()) near = closest(full, known);
   if (!near.empty()) return fmt::format("unknown key '{}' (did you mean '{}'?)", shown, near);
   std::string list;
