@@ -194,6 +194,8 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
     // A completion says that everything stored is in memory.
     sleep_until(std::max(m_stored_by, m_engine.stored_by()));
     return launch::Status::Ok;
+  } catch (const sc_core::sc_unwind_exception&) {
+    throw;  // the simulation takes its threads down; it is a std::exception too
   } catch (const Aborted&) {
     return launch::Status::Aborted;
   } catch (const tl::FaultError& e) {

@@ -1,7 +1,9 @@
 // The TLM extensions of the platform. All may be absent: every target behaves sensibly without them.
 #pragma once
 
+#include <cstring>
 #include <tlm>
+#include <type_traits>
 #include <vector>
 
 #include "models/tlm/transit.h"
@@ -62,11 +64,20 @@ struct Trace : tlm::tlm_extension<Trace> {
   void copy_from(const tlm::tlm_extension_base& o) override { *this = static_cast<const Trace&>(o); }
 };
 
+/// Current simulated time. Reads the context directly: sc_time_stamp() is two calls into the library, and every hop asks.
+/// \pre some module exists (the context does)
 inline Ps now_ps() {
-  return sc_core::sc_time_stamp().value();
+  return sc_core::sc_curr_simcontext->time_stamp().value();
 }
+/// sc_time::from_value without the call into the library where sc_time is nothing but its count.
 inline sc_core::sc_time to_sc_time(Ps t) {
-  return sc_core::sc_time::from_value(t);
+  if constexpr (std::is_standard_layout<sc_core::sc_time>::value && sizeof(sc_core::sc_time) == sizeof(Ps)) {
+    sc_core::sc_time out;
+    std::memcpy(static_cast<void*>(&out), &t, sizeof t);
+    return out;
+  } else {
+    return sc_core::sc_time::from_value(t);
+  }
 }
 
 /// Gives our modules the Transit of a transaction: the extension, or one on the stack for a foreign initiator that

@@ -60,22 +60,27 @@ class Hop {
   void configure(const LinkParams& link, const Framing& framing) {
     m_link = link;
     m_framing = framing;
+    m_cost[0] = m_cost[1] = Cost{};
   }
 
   /// Moves `t` across: head_out = first free instant, tail_out = max(end of the reserved time, tail_in), then latency.
   void pass(Ps now, Transit& t) {
-    const uint64_t wire = m_framing.wire_bytes(t.wire_payload);
-    const Ps duration = transfer_ps(wire, m_link.bytes_per_second);
-    Calendar& calendar = t.channel == Channel::Data ? m_data : m_control;
-    const Calendar::Slot slot = calendar.reserve(now, t.head, duration);
+    const size_t channel = static_cast<size_t>(t.channel);
+    Cost& cost = m_cost[channel];
+    if (cost.payload != t.wire_payload) {
+      cost.payload = t.wire_payload;
+      cost.wire = m_framing.wire_bytes(t.wire_payload);
+      cost.duration = transfer_ps(cost.wire, m_link.bytes_per_second);
+    }
+    const Calendar::Slot slot = m_calendar[channel].reserve(now, t.head, cost.duration);
     ++m_stats.transactions;
     m_stats.payload_bytes += t.wire_payload;
-    m_stats.wire_bytes += wire;
+    m_stats.wire_bytes += cost.wire;
     if (t.channel == Channel::Data) {
-      m_stats.busy += duration;
+      m_stats.busy += cost.duration;
       m_stats.waited += slot.begin - t.head;
     } else {
-      m_stats.control_wire_bytes += wire;
+      m_stats.control_wire_bytes += cost.wire;
     }
     t.tail = std::max(slot.end, t.tail) + m_link.latency;
     t.head = slot.begin + m_link.latency;
@@ -84,13 +89,19 @@ class Hop {
   const LinkParams& link() const { return m_link; }
   const Framing& framing() const { return m_framing; }
   const HopStats& stats() const { return m_stats; }
-  const Calendar& calendar(Channel c) const { return c == Channel::Data ? m_data : m_control; }
+  const Calendar& calendar(Channel c) const { return m_calendar[static_cast<size_t>(c)]; }
 
  private:
+  /// What a message of the last length cost: traffic comes in few lengths, and divisions are dear.
+  struct Cost {
+    uint64_t payload = ~uint64_t{0};
+    uint64_t wire = 0;
+    Ps duration = 0;
+  };
   LinkParams m_link{1, 0};
   Framing m_framing;
-  Calendar m_data;
-  Calendar m_control;
+  Cost m_cost[2];  ///< by channel
+  Calendar m_calendar[2];
   HopStats m_stats;
 };
 

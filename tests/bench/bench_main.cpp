@@ -1,0 +1,14 @@
+// Benchmarks run inside sc_main, since libsystemc owns main().
+#include <benchmark/benchmark.h>
+
+#include <systemc>
+
+int sc_main(int argc, char** argv) {
+  sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  std::fflush(stdout);
+  std::_Exit(0);  // taking a large module tree down costs more than building it
+}
