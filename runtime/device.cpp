@@ -1,0 +1,507 @@
+#include "runtime/device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <regex>
+#include <stdexcept>
+
+#include "ahbm/registers/pe.h"
+#include "models/core/suggest.h"
+
+namespace ahbm::runtime {
+
+namespace {
+
+namespace pe_regs = regs::pe;
+
+constexpr uint64_t kPieceBytes = 1 << 20;  ///< of a transfer: what one transaction moves
+constexpr Ps kBusBatch = us(1);            ///< register writes in flight on a host link before the host waits
+
+void wait_until(Ps t) {
+  const Ps now = models::now_ps();
+  if (t > now) sc_core::wait(models::to_sc_time(t - now));
+}
+
+std::string response_text(tlm::tlm_response_status status) {
+  tlm::tlm_generic_payload p;
+  p.set_response_status(status);
+  return p.get_response_string();
+}
+
+void check_response(const models::HostBridge::Timing& t, const char* verb, Addr address, uint64_t bytes) {
+  if (t.status == tlm::TLM_OK_RESPONSE) return;
+  throw std::runtime_error(
+      fmt::format("{} of {} bytes at {:#x} was answered with {}", verb, bytes, address, response_text(t.status)));
+}
+
+}  // namespace
+
+std::string to_string(const PeLocation& pe) {
+  return fmt::format("sip{}.cube{}.pe{}", value(pe.sip), value(pe.cube), value(pe.pe));
+}
+
+sc_core::sc_process_handle current_process() {
+  if (!sc_core::sc_is_running()) return {};
+  return sc_core::sc_get_current_process_handle();
+}
+
+std::string format_stall_table(const std::vector<StallRow>& rows) {
+  const StallRow header{"rank", "operation", "pe", "queue", "direction", "waits for"};
+  std::vector<const StallRow*> all{&header};
+  for (const StallRow& r : rows) all.push_back(&r);
+  const auto fields = [](const StallRow& r) {
+    return std::array<const std::string*, 6>{&r.who, &r.operation, &r.pe, &r.queue, &r.direction, &r.waits_for};
+  };
+  std::array<size_t, 6> width{};
+  for (const StallRow* r : all) {
+    const auto f = fields(*r);
+    for (size_t i = 0; i < f.size(); ++i) width[i] = std::max(width[i], f[i]->empty() ? 1 : f[i]->size());
+  }
+  std::string out;
+  for (const StallRow* r : all) {
+    const auto f = fields(*r);
+    std::string line;
+    for (size_t i = 0; i < f.size(); ++i) {
+      line += fmt::format("{:<{}}  ", f[i]->empty() ? std::string("-") : *f[i], width[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += "  " + line + "\n";
+  }
+  return out;
+}
+
+std::vector<PeLocation> LaunchState::pending_pes() const {
+  std::vector<PeLocation> out;
+  for (const PePart& p : m_parts) {
+    if (!p.done) out.push_back(p.pe);
+  }
+  return out;
+}
+
+// --- register access
+
+class Device::Bus : public ccl::BusAccess {
+ public:
+  explicit Bus(Device& device) : m_device(device) {}
+
+  void write(Addr address, const void* data, size_t bytes) override {
+    m_device.check_thread("a register write");
+    if (m_device.before_bus_write) m_device.before_bus_write(address);
+    const auto t = m_device.m_system.host_bridge.write(address, data, bytes);
+    check_response(t, "register write", address, bytes);
+    m_device.note_activity();
+    m_done = std::max(m_done, t.done);
+    if (t.sent > models::now_ps() + kBusBatch) wait_until(t.sent);
+  }
+
+  void read(Addr address, void* data, size_t bytes) override {
+    m_device.check_thread("a register read");
+    flush();
+    const auto t = m_device.m_system.host_bridge.read(address, data, bytes);
+    check_response(t, "register read", address, bytes);
+    m_device.note_activity();
+    wait_until(t.done);
+  }
+
+  void flush() { wait_until(m_done); }
+
+ private:
+  Device& m_device;
+  Ps m_done = 0;
+};
+
+Device::Device(models::System& system)
+    : m_system(system),
+      m_thread(std::this_thread::get_id()),
+      m_queue_pairs(system.config()),
+      m_bus(std::make_unique<Bus>(*this)),
+      m_self(std::make_shared<Device*>(this)) {
+  if (m_system.host_bridge.on_completion) {
+    throw std::runtime_error(fmt::format("{} has a Device already: contexts share it", system.name()));
+  }
+  const SystemConfig& c = config();
+  m_allocators.reserve(size_t{c.sips} * c.cubes());
+  for (uint32_t s = 0; s < c.sips; ++s) {
+    for (uint32_t k = 0; k < c.cubes(); ++k) {
+      m_allocators.emplace_back(fmt::format("sip{}.cube{}", s, k), hbm_address(SipId{s}, CubeId{k}, 0), c.hbm.bytes);
+    }
+  }
+  m_system.host_bridge.on_completion = [this](const models::CompletionEvent& e) { on_completion(e); };
+}
+
+Device::~Device() {
+  m_system.host_bridge.on_completion = nullptr;
+}
+
+void Device::check_os_thread(const char* call) const {
+  if (std::this_thread::get_id() != m_thread) {
+    throw std::runtime_error(fmt::format(
+        "{} from another OS thread than the Device's: the simulation and the runtime live in one OS thread", call));
+  }
+}
+
+void Device::check_thread(const char* call) const {
+  check_os_thread(call);
+  const sc_core::sc_process_handle self = current_process();
+  const bool in_thread =
+      self.valid() && (self.proc_kind() == sc_core::SC_THREAD_PROC_ || self.proc_kind() == sc_core::SC_CTHREAD_PROC_);
+  if (!in_thread) {
+    throw std::runtime_error(
+        fmt::format("{} outside a simulation process: it takes simulated time, so it has to be called from a SystemC "
+                    "thread process (a rank thread, or a driver started with run_driver)",
+                    call));
+  }
+}
+
+// --- memory
+
+Addr Device::allocate(SipId sip, CubeId cube, uint64_t bytes) {
+  check_os_thread("allocate");
+  const SystemConfig& c = config();
+  if (value(sip) >= c.sips || value(cube) >= c.cubes()) {
+    throw std::out_of_range(fmt::format("allocate: sip{}.cube{} does not exist, the machine has {} SIPs of {} cubes",
+                                        value(sip), value(cube), c.sips, c.cubes()));
+  }
+  return m_allocators[value(sip) * c.cubes() + value(cube)].allocate(bytes);
+}
+
+HbmAllocator& Device::allocator_of(Addr address) {
+  const Decoded d = decode(address, config().map_shape());
+  if (d.region != Region::Hbm) {
+    throw std::runtime_error(fmt::format("free of {:#x}: no HBM address ({})", address, describe(d)));
+  }
+  return m_allocators[value(d.sip) * config().cubes() + value(d.cube)];
+}
+
+void Device::free(Addr address) {
+  check_os_thread("free");
+  allocator_of(address).free(address);
+}
+
+const HbmAllocator& Device::allocator(SipId sip, CubeId cube) const {
+  return m_allocators.at(value(sip) * config().cubes() + value(cube));
+}
+
+// --- transfers
+
+void Device::upload(Addr address, const void* data, uint64_t bytes) {
+  check_thread("upload");
+  const auto* from = static_cast<const uint8_t*>(data);
+  Ps done = 0;
+  for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
+    const uint64_t n = std::min(kPieceBytes, bytes - at);
+    const auto t = m_system.host_bridge.write(address + at, from == nullptr ? nullptr : from + at, n);
+    check_response(t, "upload", address + at, n);
+    note_activity();
+    done = std::max(done, t.done);
+    wait_until(t.sent);
+  }
+  wait_until(done);
+}
+
+void Device::download(Addr address, void* data, uint64_t bytes) {
+  check_thread("download");
+  auto* to = static_cast<uint8_t*>(data);
+  for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
+    const uint64_t n = std::min(kPieceBytes, bytes - at);
+    const auto t = m_system.host_bridge.read(address + at, to == nullptr ? nullptr : to + at, n);
+    check_response(t, "download", address + at, n);
+    note_activity();
+    wait_until(t.done);
+  }
+}
+
+ccl::BusAccess& Device::bus() {
+  return *m_bus;
+}
+
+void Device::flush_bus() {
+  check_thread("flush_bus");
+  m_bus->flush();
+}
+
+// --- launches
+
+uint32_t Device::take_tag(const std::string& kernel) {
+  while (m_free_tags.empty() && m_next_tag == addr::kMailboxTags) {
+    await(m_tag_freed, [this] { return !m_free_tags.empty(); },
+          {"kernel " + kernel, [] { return fmt::format("one of the {} launch tags", addr::kMailboxTags); }, nullptr});
+  }
+  if (m_free_tags.empty()) return m_next_tag++;
+  const uint32_t tag = m_free_tags.back();
+  m_free_tags.pop_back();
+  return tag;
+}
+
+Launch Device::launch(LaunchRequest request) {
+  check_thread("launch");
+  const tl::KernelRegistry::Entry* kernel = m_system.kernels().find(request.kernel);
+  if (kernel == nullptr) {
+    std::vector<std::string> known;
+    for (const auto& e : m_system.kernels().entries()) known.push_back(e.name);
+    throw std::invalid_argument(fmt::format("launch: no kernel is called '{}'{}; there are: {}", request.kernel,
+                                            did_you_mean(request.kernel, known), fmt::join(known, ", ")));
+  }
+  for (const PeLaunch& p : request.pes) {
+    const SystemConfig& c = config();
+    if (value(p.pe.sip) >= c.sips || value(p.pe.cube) >= c.cubes() || value(p.pe.pe) >= c.pes) {
+      throw std::out_of_range(
+          fmt::format("launch of {}: {} does not exist, the machine has {} SIPs of {} cubes of {} "
+                      "PEs",
+                      request.kernel, to_string(p.pe), c.sips, c.cubes(), c.pes));
+    }
+  }
+
+  auto state = std::make_shared<LaunchState>();
+  state->m_kernel = request.kernel;
+  state->m_group = request.group;
+  state->m_seq = request.seq;
+  state->m_keep_alive = std::move(request.keep_alive);
+  state->m_parts.reserve(request.pes.size());
+
+  // What has not been handed to the machine is given back when the thread is ended or a write is refused on the way.
+  struct Unsent {
+    Device& device;
+    Launch launch;
+    ~Unsent() {
+      for (auto& part : launch->m_parts) {
+        if (part.sent || part.done) continue;
+        device.m_tags.erase(part.tag);
+        device.m_free_tags.push_back(part.tag);
+        if (part.arg_address != 0) device.free(part.arg_address);
+        part.done = true;
+        --launch->m_pending;
+      }
+    }
+  } unsent{*this, state};
+
+  models::HostBridge& bridge = m_system.host_bridge;
+  std::vector<launch::Descriptor> descriptors;
+  std::vector<uint8_t> block;
+  // Writes are posted and issued together: each host link takes its own one after another, the host waits for the last.
+  Ps sent = 0;
+  for (const PeLaunch& pe : request.pes) {
+    launch::ArgHeader header = pe.program;
+    header.n_args = static_cast<uint32_t>(pe.args.size());
+    header.n_links = static_cast<uint32_t>(pe.links.size());
+    header.group = request.group;
+    header.seq = request.seq;
+    block.resize(sizeof header + pe.args.size() * sizeof(uint64_t) + pe.links.size() * sizeof(launch::LinkEntry));
+    std::memcpy(block.data(), &header, sizeof header);
+    if (!pe.args.empty()) std::memcpy(block.data() + sizeof header, pe.args.data(), pe.args.size() * sizeof(uint64_t));
+    if (!pe.links.empty()) {
+      std::memcpy(block.data() + sizeof header + pe.args.size() * sizeof(uint64_t), pe.links.data(),
+                  pe.links.size() * sizeof(launch::LinkEntry));
+    }
+
+    LaunchState::PePart part;
+    part.pe = pe.pe;
+    part.tag = take_tag(request.kernel);
+    state->m_parts.push_back(part);
+    ++state->m_pending;
+    state->m_parts.back().arg_address = allocate(pe.pe.sip, pe.pe.cube, block.size());
+
+    launch::Descriptor d;
+    d.kernel_id = kernel->id;
+    d.arg_bytes = static_cast<uint32_t>(block.size());
+    d.arg_address = state->m_parts.back().arg_address;
+    d.tag = part.tag;
+    d.completion_address = mailbox_address(pe.pe.sip, part.tag);
+    d.group = request.group;
+    d.seq = request.seq;
+    descriptors.push_back(d);
+
+    const auto t = bridge.write(d.arg_address, block.data(), block.size());
+    if (t.status != tlm::TLM_OK_RESPONSE)
+      state->m_parts.back().refused = "its argument block " + response_text(t.status);
+    sent = std::max(sent, t.sent);
+  }
+  wait_until(sent);
+
+  state->m_first_sent = models::now_ps();
+  for (size_t i = 0; i < descriptors.size(); ++i) {
+    LaunchState::PePart& part = state->m_parts[i];
+    m_tags[part.tag] = {state, i};
+    if (part.refused.empty()) {
+      const auto t = bridge.write(pe_sfr_address(part.pe, pe_regs::offset::LAUNCH), &descriptors[i],
+                                  sizeof(launch::Descriptor), 8);
+      sent = std::max(sent, t.sent);
+      if (t.status != tlm::TLM_OK_RESPONSE) part.refused = "its descriptor " + response_text(t.status);
+    }
+    part.sent = true;  // from here on a completion ends it, or the refusal here
+    note_activity();
+    if (!part.refused.empty()) {
+      part.status = static_cast<uint16_t>(launch::Status::Aborted);
+      complete(state, i, models::now_ps());
+    }
+  }
+  wait_until(sent);
+  return state;
+}
+
+void Device::on_completion(const models::CompletionEvent& event) {
+  const auto use = m_tags.find(event.tag);
+  if (use == m_tags.end()) {
+    ++m_unexpected_completions;  // a guest wrote to the mailbox
+    return;
+  }
+  const TagUse found = use->second;
+  LaunchState::PePart& part = found.launch->m_parts[found.part];
+  if (part.pe.sip != event.sip) {
+    ++m_unexpected_completions;
+    return;
+  }
+  part.status = event.completion.status;
+  complete(found.launch, found.part, event.arrived);
+}
+
+void Device::complete(const Launch& launch, size_t index, Ps arrived) {
+  LaunchState::PePart& part = launch->m_parts[index];
+  part.done = true;
+  m_tags.erase(part.tag);
+  m_free_tags.push_back(part.tag);
+  m_tag_freed.notify(sc_core::SC_ZERO_TIME);
+  free(part.arg_address);
+  note_activity();
+  if (part.status != static_cast<uint16_t>(launch::Status::Ok) && launch->m_first_error == LaunchState::kNone) {
+    launch->m_first_error = index;
+  }
+  launch->m_last_arrived = std::max(launch->m_last_arrived, arrived);
+  if (--launch->m_pending == 0) launch->m_keep_alive.clear();
+  launch->m_changed.notify(sc_core::SC_ZERO_TIME);
+}
+
+void Device::wait(const Launch& launch, const std::string& what) {
+  check_thread("wait");
+  const std::string operation = what.empty() ? "kernel " + launch->m_kernel : what;
+  await(launch->m_changed, [&] { return launch->completed() || launch->failed(); }, {operation, {}, launch});
+  if (launch->failed()) throw_failure(launch);
+}
+
+void Device::abort(const Launch& launch) {
+  check_thread("abort");
+  if (launch->m_aborted) return;
+  launch->m_aborted = true;
+  // One byte: the other fields of CTRL keep their values.
+  const auto abort = static_cast<uint8_t>(pe_regs::CTRL_ABORT.place(1));
+  for (const PeLocation& pe : launch->pending_pes()) {
+    const auto t = m_system.host_bridge.write(pe_sfr_address(pe, pe_regs::offset::CTRL), &abort, 1);
+    wait_until(t.sent);
+  }
+}
+
+void Device::throw_failure(const Launch& launch) {
+  if (launch->m_error_text.empty()) {
+    const LaunchState::PePart& part = launch->m_parts[launch->m_first_error];
+    std::string text = fmt::format("kernel {} failed on {}: ", launch->m_kernel, to_string(part.pe));
+    if (!part.refused.empty()) {
+      text += fmt::format("the machine answered the write of {}", part.refused);
+    } else {
+      uint64_t fault = 0;
+      bus().read(pe_sfr_address(part.pe, pe_regs::offset::FAULT_ADDR), &fault, sizeof fault);
+      text += fmt::format("{} (status {}), FAULT_ADDR {:#x}",
+                          launch::to_string(static_cast<launch::Status>(part.status)), part.status, fault);
+      if (fault != 0) text += fmt::format(" ({})", describe(decode(fault, config().map_shape())));
+    }
+    launch->m_error_text = text;
+  }
+  throw std::runtime_error(launch->m_error_text);
+}
+
+// --- waiting and stalls
+
+void Device::await(const sc_core::sc_event& event, const std::function<bool()>& done, Waiting waiting) {
+  check_thread("a wait");
+  if (done()) return;
+  const sc_core::sc_process_handle self = current_process();
+  struct Registered {
+    Device& device;
+    const sc_core::sc_process_handle& thread;
+    ~Registered() { device.m_waiting.erase(thread); }
+  } registered{*this, self};
+  m_waiting[self] = std::move(waiting);
+
+  if (m_supervised.count(self) != 0) {
+    while (!done()) sc_core::wait(event);
+    return;
+  }
+  const sc_core::sc_time limit = models::to_sc_time(config().simulation.stall_limit);
+  while (!done()) {
+    const uint64_t before = progress();
+    sc_core::wait(limit, event);
+    if (!done() && progress() == before) throw stall_error(stall_rows());
+  }
+}
+
+void Device::supervise(const sc_core::sc_process_handle& thread, bool on) {
+  if (on) {
+    m_supervised[thread] = 1;
+  } else {
+    m_supervised.erase(thread);
+  }
+}
+
+void Device::label(const sc_core::sc_process_handle& thread, std::string name) {
+  if (name.empty()) {
+    m_labels.erase(thread);
+  } else {
+    m_labels[thread] = std::move(name);
+  }
+}
+
+const Device::Waiting* Device::waiting(const sc_core::sc_process_handle& thread) const {
+  const auto it = m_waiting.find(thread);
+  return it == m_waiting.end() ? nullptr : &it->second;
+}
+
+std::vector<StallRow> Device::rows_of(const Waiting& waiting, const std::string& who) const {
+  std::vector<StallRow> rows;
+  if (waiting.launch == nullptr) {
+    rows.push_back({who, waiting.operation, {}, {}, {}, waiting.waits_for ? waiting.waits_for() : std::string()});
+    return rows;
+  }
+  for (const PeLocation& pe : waiting.launch->pending_pes()) {
+    const std::string text = m_system.pe(pe).waiting_for();
+    const size_t before = rows.size();
+    // The executor's own words: "... a message from W (QP 3, piece 1/4), a credit towards E (QP 2, ...) ...".
+    static const std::regex item(R"((a message|a credit) (?:from|towards) (\S+) \((QP \d+)[^)]*\))");
+    for (std::sregex_iterator it(text.begin(), text.end(), item), end; it != end; ++it) {
+      rows.push_back({who, waiting.operation, to_string(pe), (*it)[3], (*it)[2], (*it)[1]});
+    }
+    if (rows.size() != before) continue;
+    rows.push_back({who,
+                    waiting.operation,
+                    to_string(pe),
+                    {},
+                    {},
+                    text.empty() ? fmt::format("the completion of kernel {}", waiting.launch->kernel()) : text});
+  }
+  return rows;
+}
+
+std::vector<StallRow> Device::stall_rows() const {
+  std::vector<std::pair<std::string, const Waiting*>> waits;
+  for (const auto& [thread, waiting] : m_waiting) {
+    const auto label = m_labels.find(thread);
+    waits.emplace_back(label == m_labels.end() ? "driver" : label->second, &waiting);
+  }
+  std::stable_sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) {
+    return a.first.size() != b.first.size() ? a.first.size() < b.first.size() : a.first < b.first;
+  });
+  std::vector<StallRow> rows;
+  for (const auto& [who, waiting] : waits) {
+    for (StallRow& r : rows_of(*waiting, who)) rows.push_back(std::move(r));
+  }
+  return rows;
+}
+
+StallError Device::stall_error(std::vector<StallRow> rows) const {
+  return StallError(fmt::format("stalled at {} ns: nothing moved for {} ns\n{}", models::now_ps() / 1000.0,
+                                static_cast<double>(config().simulation.stall_limit) / 1000.0,
+                                format_stall_table(rows)));
+}
+
+}  // namespace ahbm::runtime

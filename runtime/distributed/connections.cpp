@@ -1,0 +1,244 @@
+#include "runtime/distributed/connections.h"
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+
+#include "models/core/topology.h"
+
+namespace ahbm::runtime::distributed {
+
+namespace {
+
+using tl::Dir;
+
+constexpr RingShape kSmallRing{2, 1 << 10};  ///< what a new connection shrinks to before it is refused
+
+struct SideNames {
+  Side side;
+  Dir cube, sip;
+  ccl::Egress egress;
+};
+/// The sides whose connections are made from here; the opposite ends are the neighbours' N and W.
+constexpr SideNames kSouth{Side::S, Dir::S, Dir::GlobalS, ccl::Egress::S};
+constexpr SideNames kEast{Side::E, Dir::E, Dir::GlobalE, ccl::Egress::E};
+constexpr SideNames kNorth{Side::N, Dir::N, Dir::GlobalN, ccl::Egress::N};
+constexpr SideNames kWest{Side::W, Dir::W, Dir::GlobalW, ccl::Egress::W};
+
+/// Every SIP of the machine as a group: rank = SIP.
+ccl::Group whole_machine(const SystemConfig& config) {
+  ccl::Group g;
+  for (uint32_t s = 0; s < config.sips; ++s) g.sips.push_back(SipId{s});
+  g.cube_w = config.cube_w;
+  g.cube_h = config.cube_h;
+  g.n_cubes = config.cubes();
+  g.topology = config.topology;
+  g.sip_w = config.sip_w;
+  g.sip_h = config.sip_h;
+  g.machine_sips = config.sips;
+  g.double_links = config.double_links;
+  return g;
+}
+
+ccl::Egress egress_of(Dir dir) {
+  for (const SideNames& n : {kEast, kWest, kNorth, kSouth}) {
+    if (n.sip == dir) return n.egress;
+  }
+  return ccl::Egress::Any;
+}
+
+std::vector<ccl::Connection> neighbour_connections(const SystemConfig& config, const SipGraph& graph) {
+  const CubeMesh mesh(config);
+  std::vector<ccl::Connection> out;
+  for (uint32_t s = 0; s < config.sips; ++s) {
+    for (uint32_t c = 0; c < config.cubes(); ++c) {
+      for (const auto& [here, there] : {std::pair{kEast, kWest}, std::pair{kSouth, kNorth}}) {
+        if (const auto cube = mesh.neighbour(CubeId{c}, here.side)) {
+          out.push_back({s, c, here.cube, s, value(*cube), there.cube});
+        }
+        const auto sip = graph.neighbour(SipId{s}, here.side);
+        if (sip && *sip != SipId{s}) out.push_back({s, c, here.sip, value(*sip), c, there.sip});
+      }
+    }
+  }
+  return out;
+}
+
+/// How gladly a connection called `wanted` is put on a neighbour's called `installed`: a ring leaves by E (S) and comes
+/// in by W (N), so that two connections between the same two SIPs take the two ways at both ends alike.
+int preference(Dir wanted, Dir installed) {
+  if (wanted == installed) return 0;
+  const bool forward = installed == Dir::GlobalE || installed == Dir::GlobalS;
+  if (wanted == Dir::Next) return forward ? 1 : 2;
+  if (wanted == Dir::Prev) return forward ? 2 : 1;
+  return 3;
+}
+
+}  // namespace
+
+struct Connections::Impl {
+  /// A connection as it is installed, by both ends.
+  struct Installed {
+    Dir dir_a = Dir::None, dir_b = Dir::None;
+    ccl::QpAssignment qps;
+  };
+  struct TableKey {
+    const ccl::AlgorithmModule* module;
+    std::vector<SipId> sips;
+    uint32_t cube_w, n_cubes;
+    bool operator<(const TableKey& o) const {
+      return std::tie(module, sips, cube_w, n_cubes) < std::tie(o.module, o.sips, o.cube_w, o.n_cubes);
+    }
+  };
+
+  Device& device;
+  const uint32_t group;
+  std::vector<Installed> installed;
+  std::multimap<PeLocation, size_t> by_pe;  ///< end -> index in `installed`
+  std::map<TableKey, LinkTable> tables;
+
+  Impl(Device& d, uint32_t g) : device(d), group(g) {}
+
+  void add(const std::vector<ccl::Connection>& connections, const std::vector<ccl::QpAssignment>& qps) {
+    for (size_t i = 0; i < qps.size(); ++i) {
+      by_pe.emplace(qps[i].a.pe, installed.size());
+      by_pe.emplace(qps[i].b.pe, installed.size());
+      installed.push_back({connections[i].dir, connections[i].peer_dir, qps[i]});
+    }
+  }
+
+  /// An installed connection between the two ends that the table does not use yet.
+  std::optional<ccl::QpAssignment> find(const ccl::Connection& c, const PeLocation& from, const PeLocation& to,
+                                        std::vector<bool>& used) const {
+    std::optional<size_t> best;
+    int best_rank = 0;
+    bool best_swapped = false;
+    const auto range = by_pe.equal_range(from);
+    for (auto it = range.first; it != range.second; ++it) {
+      const Installed& i = installed[it->second];
+      if (used[it->second]) continue;
+      for (const bool swapped : {false, true}) {
+        const ccl::QpEnd& own = swapped ? i.qps.b : i.qps.a;
+        const ccl::QpEnd& peer = swapped ? i.qps.a : i.qps.b;
+        if (own.pe != from || peer.pe != to) continue;
+        const int rank = preference(c.dir, swapped ? i.dir_b : i.dir_a);
+        if (!best || rank < best_rank || (rank == best_rank && it->second < *best)) {
+          best = it->second;
+          best_rank = rank;
+          best_swapped = swapped;
+        }
+      }
+    }
+    if (!best) return std::nullopt;
+    used[*best] = true;
+    ccl::QpAssignment qps = installed[*best].qps;
+    if (best_swapped) std::swap(qps.a, qps.b);
+    return qps;
+  }
+
+  std::vector<ccl::QpAssignment> make(const ccl::Group& g, const std::vector<ccl::Connection>& connections) {
+    // Allocation is tried on a copy: a refusal in the middle then leaves nothing behind.
+    IpcqConfig shape = device.config().ipcq;
+    ccl::QpAllocator trial = device.queue_pairs();
+    std::vector<ccl::QpAssignment> qps;
+    try {
+      qps = ccl::assign_queue_pairs(trial, group, g, connections, shape);
+    } catch (const std::runtime_error&) {
+      trial = device.queue_pairs();
+      shape.cube = shape.sip = kSmallRing;
+      try {
+        qps = ccl::assign_queue_pairs(trial, group, g, connections, shape);
+      } catch (const std::runtime_error& e) {
+        throw std::runtime_error(std::string("connections of process group ") + std::to_string(group) + ": " +
+                                 e.what());
+      }
+    }
+    device.queue_pairs() = std::move(trial);
+    return qps;
+  }
+};
+
+Connections::Connections(Device& device, uint32_t group) : m_impl(std::make_unique<Impl>(device, group)) {}
+Connections::~Connections() = default;
+
+void Connections::install_neighbours() {
+  Impl& im = *m_impl;
+  const SystemConfig& config = im.device.config();
+  const std::vector<ccl::Connection> connections = neighbour_connections(config, im.device.system().graph());
+  std::vector<ccl::QpAssignment> qps =
+      ccl::assign_queue_pairs(im.device.queue_pairs(), im.group, whole_machine(config), connections, config.ipcq);
+  for (size_t i = 0; i < qps.size(); ++i) {
+    qps[i].a.egress = egress_of(connections[i].dir);
+    qps[i].b.egress = egress_of(connections[i].peer_dir);
+  }
+  try {
+    ccl::install(im.device.bus(), qps);
+    im.device.flush_bus();
+  } catch (...) {
+    im.device.queue_pairs().free_group(im.group);
+    throw;
+  }
+  im.add(connections, qps);
+}
+
+const LinkTable& Connections::table(const ccl::AlgorithmModule& module, const ccl::Group& group, uint32_t& made) {
+  Impl& im = *m_impl;
+  const Impl::TableKey key{&module, group.sips, group.cube_w, group.n_cubes};
+  const auto known = im.tables.find(key);
+  if (known != im.tables.end()) return known->second;
+
+  const std::vector<ccl::Connection> connections = module.connections(group);
+  std::vector<ccl::QpAssignment> qps(connections.size());
+  std::vector<bool> used(im.installed.size());
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < connections.size(); ++i) {
+    const ccl::Connection& c = connections[i];
+    const PeLocation from{group.sips.at(c.rank), CubeId{c.cube}, PeId{0}};
+    const PeLocation to{group.sips.at(c.peer_rank), CubeId{c.peer_cube}, PeId{0}};
+    if (const auto found = im.find(c, from, to, used)) {
+      qps[i] = *found;
+    } else {
+      missing.push_back(i);
+    }
+  }
+  if (!missing.empty()) {
+    std::vector<ccl::Connection> wanted;
+    for (const size_t i : missing) wanted.push_back(connections[i]);
+    const std::vector<ccl::QpAssignment> fresh = im.make(group, wanted);
+    ccl::install(im.device.bus(), fresh);
+    im.device.flush_bus();
+    im.add(wanted, fresh);
+    for (size_t k = 0; k < missing.size(); ++k) qps[missing[k]] = fresh[k];
+    made += static_cast<uint32_t>(fresh.size());
+  }
+
+  LinkTable table(group.size(), group.n_cubes);
+  const SystemConfig& config = im.device.config();
+  const auto entry = [&](uint32_t rank, uint32_t cube, Dir dir, const ccl::QpEnd& own, const ccl::QpEnd& peer,
+                         uint32_t slot_bytes) {
+    table.of(rank, cube)
+        .push_back({static_cast<uint16_t>(dir), static_cast<uint16_t>(value(own.qp)), config.flat_pe(peer.pe),
+                    slot_bytes, peer.n_slots});
+  };
+  for (size_t i = 0; i < connections.size(); ++i) {
+    const ccl::Connection& c = connections[i];
+    entry(c.rank, c.cube, c.dir, qps[i].a, qps[i].b, qps[i].slot_bytes);
+    entry(c.peer_rank, c.peer_cube, c.peer_dir, qps[i].b, qps[i].a, qps[i].slot_bytes);
+  }
+  return im.tables.emplace(key, std::move(table)).first->second;
+}
+
+void Connections::release() {
+  Impl& im = *m_impl;
+  std::vector<ccl::QpAssignment> qps;
+  for (const Impl::Installed& i : im.installed) qps.push_back(i.qps);
+  im.installed.clear();
+  im.by_pe.clear();
+  im.tables.clear();
+  ccl::uninstall(im.device.bus(), qps);
+  im.device.flush_bus();
+  im.device.queue_pairs().free_group(im.group);
+}
+
+}  // namespace ahbm::runtime::distributed

@@ -1,0 +1,57 @@
+// The queue pairs of one process group: the neighbour connections made at init, and those made on first use.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ccl/algorithm.h"
+#include "models/core/launch.h"
+#include "runtime/device.h"
+
+namespace ahbm::runtime::distributed {
+
+/// Direction names and queue pairs of one algorithm on one set of cubes, per (rank, cube).
+class LinkTable {
+ public:
+  LinkTable() = default;
+  LinkTable(uint32_t ranks, uint32_t cubes) : m_cubes(cubes), m_entries(size_t{ranks} * cubes) {}
+  const std::vector<launch::LinkEntry>& of(uint32_t rank, uint32_t cube) const {
+    return m_entries.at(size_t{rank} * m_cubes + cube);
+  }
+  std::vector<launch::LinkEntry>& of(uint32_t rank, uint32_t cube) {
+    return m_entries.at(size_t{rank} * m_cubes + cube);
+  }
+
+ private:
+  uint32_t m_cubes = 1;
+  std::vector<std::vector<launch::LinkEntry>> m_entries;
+};
+
+class Connections {
+ public:
+  Connections(Device& device, uint32_t group);
+  ~Connections();
+  Connections(const Connections&) = delete;
+  Connections& operator=(const Connections&) = delete;
+
+  /// The neighbour connections of PE 0 of every cube of every SIP. All or nothing: when a write fails, what was written
+  /// returns to its reset values and the queue pairs are free again.
+  void install_neighbours();
+
+  /// The table of an algorithm; missing connections are made now. `made` grows by their number.
+  /// \throws std::runtime_error when queue pairs or ring bytes run out
+  const LinkTable& table(const ccl::AlgorithmModule& module, const ccl::Group& group, uint32_t& made);
+
+  /// Disables every queue pair of the group and gives it back.
+  void release();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> m_impl;
+};
+
+}  // namespace ahbm::runtime::distributed

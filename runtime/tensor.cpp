@@ -1,0 +1,230 @@
+#include "runtime/tensor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ahbm::runtime {
+
+namespace {
+
+std::string shape_text(const Tensor& t) {
+  return layout::to_string(t.shape()) + " " + to_string(t.dtype());
+}
+
+}  // namespace
+
+TensorHandle::TensorHandle(Device& device, layout::Layout layout, std::vector<SipId> sips)
+    : m_device(device.weak()), m_layout(std::make_unique<layout::Layout>(std::move(layout))), m_sips(std::move(sips)) {
+  const layout::Layout& l = *m_layout;
+  const uint64_t item = item_bytes(l.dtype());
+  m_cube_buffers.reserve(m_sips.size() * l.cubes());
+  try {
+    for (const SipId sip : m_sips) {
+      for (uint32_t c = 0; c < l.cubes(); ++c) {
+        const uint64_t bytes = l.cube_elements(CubeId{c}) * item;
+        m_cube_buffers.push_back(bytes == 0 ? 0 : device.allocate(sip, CubeId{c}, bytes));
+      }
+    }
+  } catch (...) {
+    for (const Addr buffer : m_cube_buffers) {
+      if (buffer != 0) device.free(buffer);
+    }
+    throw;
+  }
+  m_shards.reserve(m_sips.size() * l.shards().size());
+  for (size_t s = 0; s < m_sips.size(); ++s) {
+    for (const layout::Shard& shard : l.shards()) {
+      const Addr buffer = m_cube_buffers[s * l.cubes() + value(shard.cube)];
+      m_shards.push_back({m_sips[s], shard.cube, shard.pe, shard.elements == 0 ? 0 : buffer + shard.offset * item,
+                          shard.elements * item});
+    }
+  }
+}
+
+TensorHandle::TensorHandle(Device& device)
+    : m_device(device.weak()), m_layout(std::make_unique<layout::Layout>(Shape{0}, DType::Float32, DPPolicy{}, 1, 1)) {}
+
+TensorHandle::~TensorHandle() {
+  const auto device = m_device.lock();
+  if (device == nullptr) return;  // the memory went with the machine
+  for (const Addr buffer : m_cube_buffers) {
+    if (buffer != 0) (*device)->free(buffer);
+  }
+}
+
+Device& TensorHandle::device() const {
+  const auto device = m_device.lock();
+  if (device == nullptr) throw std::runtime_error("the tensor's device does not exist any more");
+  return **device;
+}
+
+size_t TensorHandle::sip_index(SipId sip) const {
+  const auto it = std::find(m_sips.begin(), m_sips.end(), sip);
+  if (it == m_sips.end()) throw std::out_of_range(fmt::format("the tensor has no shards on sip{}", value(sip)));
+  return static_cast<size_t>(it - m_sips.begin());
+}
+
+bool TensorHandle::on(SipId sip) const {
+  return std::find(m_sips.begin(), m_sips.end(), sip) != m_sips.end();
+}
+
+Addr TensorHandle::cube_buffer(SipId sip, CubeId cube) const {
+  return m_cube_buffers.at(sip_index(sip) * m_layout->cubes() + value(cube));
+}
+
+const DeviceShard& TensorHandle::shard(SipId sip, CubeId cube, PeId pe) const {
+  return m_shards.at((sip_index(sip) * m_layout->cubes() + value(cube)) * m_layout->pes() + value(pe));
+}
+
+void TensorHandle::add_pending(const Launch& launch) {
+  m_pending.erase(std::remove_if(m_pending.begin(), m_pending.end(),
+                                 [](const Launch& l) { return l->completed() && !l->failed(); }),
+                  m_pending.end());
+  m_pending.push_back(launch);
+}
+
+void TensorHandle::wait_pending() {
+  while (!m_pending.empty()) {
+    const Launch launch = m_pending.back();
+    m_pending.pop_back();
+    device().wait(launch);
+  }
+}
+
+void TensorHandle::become_replicated() {
+  DPPolicy policy = m_layout->policy();
+  if (policy.cube != CubePolicy::Partial) return;
+  policy.cube = CubePolicy::Replicate;
+  m_layout = std::make_unique<layout::Layout>(m_layout->shape(), m_layout->dtype(), policy, m_layout->cubes(),
+                                              m_layout->pes());
+}
+
+// --- Tensor
+
+Tensor::Tensor(Shape shape, DType dtype, DPPolicy policy, std::shared_ptr<TensorHandle> handle)
+    : m_shape(std::move(shape)), m_dtype(dtype), m_policy(policy), m_handle(std::move(handle)) {}
+
+DPPolicy Tensor::policy() const {
+  return m_handle != nullptr && !m_handle->shards().empty() ? m_handle->layout().policy() : m_policy;
+}
+
+TensorHandle& Tensor::checked_handle() const {
+  if (m_handle == nullptr) {
+    throw std::runtime_error(fmt::format("tensor {} is not deployed: make it with a Context", shape_text(*this)));
+  }
+  if (m_handle->shards().empty()) {
+    throw std::runtime_error(fmt::format("tensor {} has no shards on the machine", shape_text(*this)));
+  }
+  return *m_handle;
+}
+
+std::vector<uint8_t> Tensor::to_host_bytes() const {
+  return to_host_bytes(checked_handle().sips().front());
+}
+
+std::vector<uint8_t> Tensor::to_host_bytes(SipId sip) const {
+  TensorHandle& handle = checked_handle();
+  const layout::Layout& l = handle.layout();
+  if (l.partial_over_cubes() && l.cubes() > 1) {
+    throw std::runtime_error(
+        fmt::format("tensor {} holds partial sums on {} cubes: all_reduce it first, or read the cubes with piece()",
+                    shape_text(*this), l.cubes()));
+  }
+  Device& device = handle.device();
+  device.check_thread("to_host");
+  handle.wait_pending();
+  std::vector<uint8_t> out(bytes());
+  std::vector<uint8_t> buffer;
+  const uint64_t item = item_bytes(m_dtype);
+  const uint32_t cubes = l.replicated_over_cubes() || l.partial_over_cubes() ? 1 : l.cubes();
+  for (uint32_t c = 0; c < cubes; ++c) {
+    const CubeId cube{c};
+    const uint64_t n = l.cube_logical_elements(cube);
+    if (n == 0) continue;
+    buffer.resize(n * item);
+    device.download(handle.cube_buffer(sip, cube), buffer.data(), buffer.size());
+    const uint32_t pes = l.replicated_over_pes() ? 1 : l.pes();
+    for (uint32_t p = 0; p < pes; ++p) {
+      const layout::Shard& shard = l.shard(cube, PeId{p});
+      l.unpack(shard, buffer.data() + shard.offset * item, out.data());
+    }
+  }
+  return out;
+}
+
+std::vector<uint8_t> Tensor::piece_bytes(SipId sip, CubeId cube, PeId pe) const {
+  TensorHandle& handle = checked_handle();
+  const layout::Layout& l = handle.layout();
+  if (!l.replicated_over_cubes() && !l.partial_over_cubes()) {
+    throw std::runtime_error(
+        fmt::format("piece() of tensor {}: its cubes hold shards ({}), not whole copies or summands", shape_text(*this),
+                    layout::to_string(l.policy())));
+  }
+  if (value(cube) >= l.cubes() || value(pe) >= l.pes()) {
+    throw std::out_of_range(fmt::format("piece(): the tensor lies on {} cubes and {} PEs, asked were cube {} and PE {}",
+                                        l.cubes(), l.pes(), value(cube), value(pe)));
+  }
+  Device& device = handle.device();
+  device.check_thread("piece");
+  handle.wait_pending();
+  std::vector<uint8_t> out(bytes());
+  std::vector<uint8_t> buffer;
+  const uint32_t first = l.replicated_over_pes() ? value(pe) : 0;
+  const uint32_t last = l.replicated_over_pes() ? value(pe) + 1 : l.pes();
+  for (uint32_t p = first; p < last; ++p) {
+    const layout::Shard& shard = l.shard(cube, PeId{p});
+    if (shard.elements == 0) continue;
+    const DeviceShard& place = handle.shard(sip, cube, PeId{p});
+    buffer.resize(place.bytes);
+    device.download(place.address, buffer.data(), place.bytes);
+    l.unpack(shard, buffer.data(), out.data());
+  }
+  return out;
+}
+
+uint64_t Tensor::host_bytes() const {
+  const layout::Layout& l = checked_handle().layout();
+  return bytes() * (l.partial_over_cubes() ? l.cubes() : 1);
+}
+
+void Tensor::upload(const void* data, uint64_t n_bytes) const {
+  for (const SipId sip : checked_handle().sips()) upload(sip, data, n_bytes);
+}
+
+void Tensor::upload(SipId sip, const void* data, uint64_t n_bytes) const {
+  TensorHandle& handle = checked_handle();
+  const layout::Layout& l = handle.layout();
+  if (n_bytes != host_bytes()) {
+    throw std::invalid_argument(fmt::format("upload to tensor {} ({}): {} bytes given, expected {}", shape_text(*this),
+                                            layout::to_string(l.policy()), n_bytes, host_bytes()));
+  }
+  Device& device = handle.device();
+  device.check_thread("upload");
+  const bool functional = device.config().simulation.functional;
+  if (functional && data == nullptr && n_bytes > 0) {
+    throw std::invalid_argument("upload: null data with a functional simulation");
+  }
+  handle.wait_pending();
+  const uint64_t item = item_bytes(m_dtype);
+  std::vector<uint8_t> buffer;
+  for (uint32_t c = 0; c < l.cubes(); ++c) {
+    const CubeId cube{c};
+    const uint64_t cube_bytes = l.cube_elements(cube) * item;
+    if (cube_bytes == 0) continue;
+    const void* source = nullptr;
+    if (functional && data != nullptr) {
+      const auto* logical = static_cast<const uint8_t*>(data) + (l.partial_over_cubes() ? c * bytes() : 0);
+      buffer.resize(cube_bytes);
+      for (uint32_t p = 0; p < l.pes(); ++p) {
+        const layout::Shard& shard = l.shard(cube, PeId{p});
+        l.pack(shard, logical, buffer.data() + shard.offset * item);
+      }
+      source = buffer.data();
+    }
+    device.upload(handle.cube_buffer(sip, cube), source, cube_bytes);
+  }
+}
+
+}  // namespace ahbm::runtime
