@@ -37,7 +37,12 @@ std::string closest(std::string_view name, const std::vector<std::string>& known
   }
   // A third of the letters may be wrong, at least one, but never all of them.
   const double allowed = std::max(1.0, static_cast<double>(std::min<size_t>(name.size(), 24)) / 3.0);
-  return best != nullptr && least <= allowed && least < static_cast<double>(name.size()) ? *best : std::string();
+  if (best != nullptr && least <= allowed && least < static_cast<double>(name.size())) return *best;
+  // A word that breaks off early.
+  for (const std::string& k : known) {
+    if (name.size() >= 3 && k.compare(0, name.size(), name) == 0) return k;
+  }
+  return {};
 }
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {

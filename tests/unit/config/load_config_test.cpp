@@ -6,7 +6,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
+#include "models/core/config/yaml_reader.h"
 #include "models/core/topology.h"
 
 namespace ahbm {
@@ -290,7 +292,7 @@ TEST(LoadConfig, TopologyRules) {
             "t.yaml:1:49: 'system.sips.w' is given without 'system.sips.h'; give both or none");
   EXPECT_EQ(why("system: {sips: {topology: ring}}"),
             "t.yaml:1:27: 'system.sips.topology' must be one of ring_1d, torus_2d, mesh_2d, mesh_2d_no_wrap, "
-            "fully_connected, switch, got 'ring'");
+            "fully_connected, switch, got 'ring' (did you mean 'ring_1d'?)");
   EXPECT_EQ(why("system: {sips: {topology: torus2d}}"),
             "t.yaml:1:27: 'system.sips.topology' must be one of ring_1d, torus_2d, mesh_2d, mesh_2d_no_wrap, "
             "fully_connected, switch, got 'torus2d' (did you mean 'torus_2d'?)");
@@ -350,6 +352,43 @@ TEST(LoadConfig, MisspeltHardwareKeyAndDuplicateAreErrors) {  // T47
             "t.yaml:1:1: unknown key 'link_bandwith' (did you mean 'noc.link_bandwidth'?)");
   EXPECT_EQ(why("hbm:\n  latency: 90 ns\n  channels: 16\n  latency: 10 ns\n"),
             "t.yaml:4:3: duplicate key 'latency' (first at 2:3)");
+}
+
+/// `a.b.c` -> value for every scalar of a tree.
+void flatten(const yaml::Node& node, const std::string& path, std::map<std::string, std::string>& out) {
+  if (node.kind == yaml::Node::Kind::Scalar) out[path] = node.scalar;
+  for (const auto& e : node.entries) flatten(e.value, path.empty() ? e.key : path + '.' + e.key, out);
+}
+
+TEST(LoadConfig, TheManualNamesEveryKeyWithItsDefault) {
+  std::ifstream in(std::string(AHBM_SOURCE_DIR) + "/docs/configuration.md");
+  ASSERT_TRUE(in);
+  std::map<std::string, std::string> documented;  // rows like: | `pe.clock` | `1.5 GHz` | ... |
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("| `", 0) != 0) continue;
+    const size_t key_end = line.find('`', 3);
+    const size_t value_begin = line.find("| `", key_end);
+    const std::string key = line.substr(3, key_end - 3);
+    if (value_begin == std::string::npos || value_begin > key_end + 3) {
+      documented[key] = "";  // the default follows from something else and is described in words
+      continue;
+    }
+    documented[key] = line.substr(value_begin + 3, line.find('`', value_begin + 3) - value_begin - 3);
+  }
+  std::map<std::string, std::string> actual;
+  const auto doc = yaml::Document::from_text(to_yaml(parse_system_config("", "t.yaml")), "effective");
+  flatten(doc.root_node(), "", actual);
+  for (const auto& [key, value] : actual) {
+    if (key == "name" || key == "ccl") continue;
+    ASSERT_EQ(documented.count(key), 1u) << key << " is not in the manual";
+    EXPECT_EQ(documented[key], value) << key;
+  }
+  // And nothing is documented that is not read: every documented key with a default can be set to it.
+  for (const auto& [key, value] : documented) {
+    if (!value.empty()) {
+      EXPECT_EQ(why("", {key + "=" + value}), "") << key;
+    }
+  }
 }
 
 }  // namespace

@@ -225,6 +225,7 @@ TEST(Suggest, NearNamesOnly) {
   EXPECT_EQ(closest("topolgy", known), "topology");
   EXPECT_EQ(closest("Topology", known), "topology");
   EXPECT_EQ(closest("doublelinks", known), "double_links");
+  EXPECT_EQ(closest("topo", known), "topology");
   EXPECT_EQ(closest("W", known), "w");
   EXPECT_EQ(closest("x", known), "");
   EXPECT_EQ(closest("latency", known), "");
