@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -11,6 +12,10 @@
 #include <type_traits>
 
 #include "models/core/errors.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace ahbm {
 namespace {
@@ -61,10 +66,6 @@ ConstVec<T> vec(const void* p, uint64_t n) {
   return {static_cast<const T*>(p), static_cast<Eigen::Index>(n)};
 }
 
-/// What an element is computed in.
-template <typename T>
-using Wide = std::conditional_t<std::is_same_v<T, int32_t>, int32_t, float>;
-
 // Both prefer `a` when the arguments compare equal and pass on a NaN, whichever side it is on: the comparison is false
 // for every NaN, and then `a != a` decides.
 template <typename T>
@@ -76,27 +77,76 @@ T min_of(T a, T b) {
   return (a <= b || a != a) ? a : b;
 }
 
-template <typename T>
-void reduce_narrow(ReduceOp op, void* dst, const void* a, const void* b, uint64_t n) {
-  const auto x = vec<T>(a, n).template cast<float>();
-  const auto y = vec<T>(b, n).template cast<float>();
-  auto out = vec<T>(dst, n);
-  switch (op) {
-    case ReduceOp::Sum:
-    case ReduceOp::Avg:
-      out = (x + y).template cast<T>();
-      break;
-    case ReduceOp::Product:
-      out = (x * y).template cast<T>();
-      break;
-    case ReduceOp::Max:
-      out = x.binaryExpr(y, [](float p, float q) { return max_of(p, q); }).template cast<T>();
-      break;
-    case ReduceOp::Min:
-      out = x.binaryExpr(y, [](float p, float q) { return min_of(p, q); }).template cast<T>();
-      break;
+// Half-precision arrays are widened block by block, computed on in fp32 and rounded back. Eigen converts one element at
+// a time unless all of the build is for a newer processor, hence these loops: bfloat16 is shifts and adds that the
+// compiler vectorises, fp16 has instructions that are used where the processor offers them.
+
+void widen(const uint8_t* in, float* out, uint64_t n, BFloat16) {
+  for (uint64_t i = 0; i < n; ++i) {
+    uint16_t h;
+    std::memcpy(&h, in + 2 * i, sizeof h);
+    const uint32_t word = static_cast<uint32_t>(h) << 16;
+    std::memcpy(&out[i], &word, sizeof word);
   }
 }
+
+void narrow(const float* in, uint8_t* out, uint64_t n, BFloat16) {
+  for (uint64_t i = 0; i < n; ++i) {
+    uint32_t u;
+    std::memcpy(&u, &in[i], sizeof u);
+    const uint32_t rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16;
+    const uint32_t quiet_nan = (u >> 16 & 0x8000) | 0x7FC0;
+    const auto h = static_cast<uint16_t>((u & 0x7FFFFFFF) > 0x7F800000 ? quiet_nan : rounded);
+    std::memcpy(out + 2 * i, &h, sizeof h);
+  }
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx,f16c"))) void widen_f16c(const uint8_t* in, float* out, uint64_t n) {
+  uint64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + 2 * i))));
+  }
+  for (; i < n; ++i) {
+    uint16_t h;
+    std::memcpy(&h, in + 2 * i, sizeof h);
+    out[i] = _cvtsh_ss(h);
+  }
+}
+
+__attribute__((target("avx,f16c"))) void narrow_f16c(const float* in, uint8_t* out, uint64_t n) {
+  uint64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 2 * i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+  }
+  for (; i < n; ++i) {
+    const uint16_t h = _cvtss_sh(in[i], _MM_FROUND_TO_NEAREST_INT);
+    std::memcpy(out + 2 * i, &h, sizeof h);
+  }
+}
+
+bool has_f16c() {
+  static const bool there = __builtin_cpu_supports("avx") != 0 && __builtin_cpu_supports("f16c") != 0;
+  return there;
+}
+#endif
+
+void widen(const uint8_t* in, float* out, uint64_t n, Half) {
+#if defined(__x86_64__)
+  if (has_f16c()) return widen_f16c(in, out, n);
+#endif
+  vec<float>(out, n) = vec<Half>(static_cast<const void*>(in), n).cast<float>();
+}
+
+void narrow(const float* in, uint8_t* out, uint64_t n, Half) {
+#if defined(__x86_64__)
+  if (has_f16c()) return narrow_f16c(in, out, n);
+#endif
+  vec<Half>(static_cast<void*>(out), n) = vec<float>(static_cast<const void*>(in), n).cast<Half>();
+}
+
+constexpr uint64_t kBlock = 1024;
 
 /// fp32 and int32 need no conversion. `Sum` is the type that sums and products are made in: unsigned for integers,
 /// whose overflow wraps.
@@ -116,6 +166,31 @@ void reduce_wide(ReduceOp op, void* dst, const void* a, const void* b, uint64_t 
     case ReduceOp::Min:
       vec<T>(dst, n) = vec<T>(a, n).binaryExpr(vec<T>(b, n), [](T p, T q) { return min_of(p, q); });
       break;
+  }
+}
+
+template <typename T>
+void reduce_narrow(ReduceOp op, void* dst, const void* a, const void* b, uint64_t n) {
+  alignas(64) float x[kBlock], y[kBlock];
+  for (uint64_t at = 0; at < n; at += kBlock) {
+    const uint64_t m = std::min(kBlock, n - at);
+    widen(static_cast<const uint8_t*>(a) + 2 * at, x, m, T{});
+    widen(static_cast<const uint8_t*>(b) + 2 * at, y, m, T{});
+    reduce_wide<float, float>(op, x, x, y, m);
+    narrow(x, static_cast<uint8_t*>(dst) + 2 * at, m, T{});
+  }
+}
+
+/// f(block of floats as an Eigen array) in place on a half-precision array.
+template <typename T, typename F>
+void in_float(void* data, uint64_t n, F&& f) {
+  alignas(64) float x[kBlock];
+  for (uint64_t at = 0; at < n; at += kBlock) {
+    const uint64_t m = std::min(kBlock, n - at);
+    uint8_t* p = static_cast<uint8_t*>(data) + 2 * at;
+    widen(p, x, m, T{});
+    f(vec<float>(static_cast<void*>(x), m));
+    narrow(x, p, m, T{});
   }
 }
 
@@ -256,11 +331,9 @@ void divide(DType dtype, void* x, uint64_t n, uint64_t divisor) {
       vec<float>(x, n) /= d;
       return;
     case DType::Float16:
-      vec<Half>(x, n) = (vec<Half>(x, n).cast<float>() / d).cast<Half>();
-      return;
+      return in_float<Half>(x, n, [d](auto e) { e /= d; });
     case DType::BFloat16:
-      vec<BFloat16>(x, n) = (vec<BFloat16>(x, n).cast<float>() / d).cast<BFloat16>();
-      return;
+      return in_float<BFloat16>(x, n, [d](auto e) { e /= d; });
     case DType::Int32:
       // A divisor beyond 2^31 makes every int32 0, and so does 2^31 + 1, which keeps the quotient inside int64.
       vec<int32_t>(x, n) =
@@ -279,11 +352,9 @@ void scale(DType dtype, void* x, uint64_t n, double factor) {
       vec<float>(x, n) *= f;
       return;
     case DType::Float16:
-      vec<Half>(x, n) = (vec<Half>(x, n).cast<float>() * f).cast<Half>();
-      return;
+      return in_float<Half>(x, n, [f](auto e) { e *= f; });
     case DType::BFloat16:
-      vec<BFloat16>(x, n) = (vec<BFloat16>(x, n).cast<float>() * f).cast<BFloat16>();
-      return;
+      return in_float<BFloat16>(x, n, [f](auto e) { e *= f; });
     case DType::Int32:
       vec<int32_t>(x, n) =
           vec<int32_t>(x, n).unaryExpr([factor](int32_t v) { return to_integer<int32_t>(v * factor); });
