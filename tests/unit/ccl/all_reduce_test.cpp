@@ -156,7 +156,7 @@ TEST(AllReduce, GridsRunOnTheirHamiltonianCycle) {
 
 // The reference is no copy of the kernel: here is the plain sum, which every order gives for small integers.
 TEST(AllReduce, ReferenceGivesThePlainSum) {
-  for (const std::string& algorithm : {"ring", "ring_bidirectional", "intercube"}) {
+  for (const char* algorithm : {"ring", "ring_bidirectional", "intercube"}) {
     const AlgorithmModule& m = *builtin().find(algorithm);
     const CubeLayout layout = *m.layouts.begin();
     const Group g = make_group(5, 3, 2, 4);

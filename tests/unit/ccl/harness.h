@@ -79,9 +79,8 @@ inline std::vector<uint8_t> random_contribution(const Case& c, uint64_t count, u
   return out;
 }
 
-inline void run_case(const Case& c, tl::Twin* twin_out = nullptr) {
+inline void run_case(const Case& c) {
   SCOPED_TRACE(c.text());
-  (void)twin_out;
   const AlgorithmModule* m = builtin().find(c.algorithm);
   ASSERT_NE(m, nullptr);
   const Group& g = c.group;
