@@ -17,8 +17,8 @@ struct Range {
   friend bool operator==(const Range& a, const Range& b) { return a.begin == b.begin && a.count == b.count; }
 };
 
-/// torch.chunk's rule: c = ceil(length / parts), part i holds [min(length, c*i), min(length, c*(i+1))). Leading parts are
-/// full, at most one is short, the rest are empty (their begin is `length`). \pre parts > 0, i < parts
+/// torch.chunk's rule: c = ceil(length / parts), part i holds [min(length, c*i), min(length, c*(i+1))). Leading parts
+/// are full, at most one is short, the rest are empty (their begin is `length`). \pre parts > 0, i < parts
 inline Range torch_chunk(uint64_t length, uint64_t parts, uint64_t i) {
   const uint64_t c = ceil_div(length, parts);
   const uint64_t begin = std::min(length, c * i);

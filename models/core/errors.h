@@ -1,5 +1,5 @@
-// The exception types of the public interface beyond the standard ones. std::invalid_argument is what the Python surface
-// calls ValueError, std::runtime_error is RuntimeError.
+// The exception types of the public interface beyond the standard ones. std::invalid_argument is what the Python
+// surface calls ValueError, std::runtime_error is RuntimeError.
 #pragma once
 
 #include <stdexcept>

@@ -11,13 +11,13 @@ namespace ahbm::ipcq {
 
 /// First 32 bytes of every slot, little-endian.
 struct SlotHeader {
-  uint32_t group = 0;    ///< communicator
-  uint32_t seq = 0;      ///< operation sequence number inside the group
-  uint16_t step = 0;     ///< the algorithm's own step
-  uint8_t dtype = 0;     ///< ahbm::DType
+  uint32_t group = 0;  ///< communicator
+  uint32_t seq = 0;    ///< operation sequence number inside the group
+  uint16_t step = 0;   ///< the algorithm's own step
+  uint8_t dtype = 0;   ///< ahbm::DType
   uint8_t flags = 0;
-  uint32_t bytes = 0;    ///< payload bytes behind the header
-  uint32_t src_pe = 0;   ///< flat PE index of the sender
+  uint32_t bytes = 0;   ///< payload bytes behind the header
+  uint32_t src_pe = 0;  ///< flat PE index of the sender
   uint32_t reserved[3] = {0, 0, 0};
 };
 static_assert(sizeof(SlotHeader) == 32 && std::is_trivially_copyable<SlotHeader>::value, "wire layout");

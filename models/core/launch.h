@@ -11,12 +11,12 @@ namespace ahbm::launch {
 /// One 64-byte write to LAUNCH of a PE (streaming width 8).
 struct Descriptor {
   uint32_t kernel_id = 0;
-  uint32_t arg_bytes = 0;      ///< size of the argument block
-  Addr arg_address = 0;        ///< in memory that the PE reads
-  uint64_t tag = 0;            ///< < 65,536; names the mailbox slot
-  Addr completion_address = 0; ///< 8-byte slot that the completion is written to
-  uint32_t group = 0;          ///< communicator of a collective, 0 for a plain kernel
-  uint32_t seq = 0;            ///< operation sequence number in that group
+  uint32_t arg_bytes = 0;       ///< size of the argument block
+  Addr arg_address = 0;         ///< in memory that the PE reads
+  uint64_t tag = 0;             ///< < 65,536; names the mailbox slot
+  Addr completion_address = 0;  ///< 8-byte slot that the completion is written to
+  uint32_t group = 0;           ///< communicator of a collective, 0 for a plain kernel
+  uint32_t seq = 0;             ///< operation sequence number in that group
   uint64_t reserved[3] = {0, 0, 0};
 };
 static_assert(sizeof(Descriptor) == 64 && std::is_trivially_copyable<Descriptor>::value, "wire layout");
@@ -25,8 +25,8 @@ enum class Status : uint16_t {
   Ok = 0,
   UnknownKernel = 1,
   KernelThrew = 2,
-  BadAddress = 3,   ///< see the PE's FAULT_ADDR
-  Protocol = 4,     ///< a message that did not match what the kernel expected
+  BadAddress = 3,  ///< see the PE's FAULT_ADDR
+  Protocol = 4,    ///< a message that did not match what the kernel expected
   Aborted = 5,
   BadArguments = 6,
 };

@@ -20,7 +20,8 @@ Crossbar::Crossbar(const sc_core::sc_module_name& name, const SystemServices& se
       m_plan(plan),
       m_sip(sip),
       m_cube(cube),
-      m_route_epoch(services.route_epoch) {
+      m_route_epoch(services.route_epoch),
+      m_grants(services.config->simulation.route_grants) {
   const SystemConfig& config = *services.config;
   const Framing framing{config.noc.packet_bytes, config.noc.packet_header_bytes};
   m_hops.assign(Port::FixedCount + config.pes, Hop(config.noc.crossbar, framing));
@@ -69,13 +70,30 @@ Crossbar::Target Crossbar::local_target(const Decoded& d) {
 
 void Crossbar::b_transport(int port, tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
   TransitScope transit(trans, delay);
-  if (transit.foreign()) classify_foreign(trans, m_plan.shape(), *transit);
+  if (transit.foreign()) {
+    classify_foreign(trans, m_plan.shape(), *transit);
+    if (port == Port::Spare && m_grants) {
+      // A foreign initiator holds no routes: its port does.
+      if (!m_spare_routes) m_spare_routes = std::make_unique<RouteCache>();
+      Route& route = m_spare_routes->to(trans.get_address());
+      if (follow_route(trans, *transit, route, *m_route_epoch)) return;
+      RouteGrant grant;
+      GrantCollector collector(trans, *transit, grant);
+      forward(port, trans, *transit);
+      collector.finish(route, *m_route_epoch);
+      return;
+    }
+  }
+  forward(port, trans, *transit);
+}
+
+void Crossbar::forward(int port, tlm::tlm_generic_payload& trans, Transit& transit) {
   const auto place = m_plan.place(trans.get_address());
   if (!place) return answer_hole(trans);
   Hop* back = &m_hops[static_cast<size_t>(port)];
   if (!is_here(*place)) {
     if (port == Port::Mesh) return answer_hole(trans);
-    walk(trans, *transit, &m_hops[Port::Mesh], back, *mesh_out.get_interface(0));
+    walk(trans, transit, &m_hops[Port::Mesh], back, *mesh_out.get_interface(0));
     return;
   }
   if (m_in_reset) {
@@ -87,11 +105,11 @@ void Crossbar::b_transport(int port, tlm::tlm_generic_payload& trans, sc_core::s
   const Target target = local_target(d);
   if (target.socket == nullptr) return answer_hole(trans);
   if (target.port == Port::Spare) {
-    walk_foreign(trans, *transit, &m_hops[Port::Spare], back, *target.socket);
+    walk_foreign(trans, transit, &m_hops[Port::Spare], back, *target.socket);
     return;
   }
   if (!fits(d, touched_bytes(trans))) return answer_hole(trans);
-  walk(trans, *transit, &m_hops[target.port], back, *target.socket);
+  walk(trans, transit, &m_hops[target.port], back, *target.socket);
 }
 
 unsigned Crossbar::transport_dbg(int port, tlm::tlm_generic_payload& trans) {

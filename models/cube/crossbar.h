@@ -10,6 +10,7 @@
 
 #include "models/fabric/fabric_plan.h"
 #include "models/pe/pe.h"
+#include "models/tlm/route.h"
 #include "models/tlm/walk.h"
 
 namespace ahbm::models {
@@ -44,6 +45,7 @@ class Crossbar : public sc_core::sc_module {
 
  private:
   void b_transport(int port, tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
+  void forward(int port, tlm::tlm_generic_payload& trans, Transit& transit);
   unsigned transport_dbg(int port, tlm::tlm_generic_payload& trans);
   bool get_direct_mem_ptr(int port, tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi);
   void on_reset();
@@ -61,6 +63,8 @@ class Crossbar : public sc_core::sc_module {
   const SipId m_sip;
   const CubeId m_cube;
   uint64_t* const m_route_epoch;
+  const bool m_grants;
+  std::unique_ptr<RouteCache> m_spare_routes;  ///< of the foreign initiator on `spare_in`
   bool m_in_reset = false;
   std::vector<Hop> m_hops;  ///< by output port: the fixed ones, then the PEs
   IdVector<PeId, std::unique_ptr<In>> m_pe_in;

@@ -15,6 +15,8 @@ void Link::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay)
     trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
     return;
   }
+  // A route is granted for both commands, and no read could come back here.
+  if (m_back == nullptr && transit->grant != nullptr) transit->grant->refused = true;
   walk(trans, *transit, &m_hop, m_back, *link_out.get_interface(0));
 }
 

@@ -10,6 +10,7 @@
 
 #include "models/tlm/classify.h"
 #include "models/tlm/process_macro.h"
+#include "models/tlm/route.h"
 #include "models/tlm/walk.h"
 
 namespace ahbm::models {
@@ -45,6 +46,8 @@ struct HostBridge::Impl {
   uint64_t debug(tlm::tlm_command command, Addr address, void* data, uint64_t bytes);
 
   const MapShape shape;
+  const uint64_t* route_epoch = nullptr;  ///< null: no route grants
+  RouteCache routes;
   PayloadPool payloads;
   IdVector<SipId, std::unique_ptr<Port>> ports;
   std::priority_queue<Pending> pending;
@@ -85,6 +88,10 @@ HostBridge::HostBridge(const sc_core::sc_module_name& name, const SystemConfig& 
 
 HostBridge::~HostBridge() = default;
 
+void HostBridge::grant_routes(const uint64_t* route_epoch) {
+  m_impl->route_epoch = route_epoch;
+}
+
 HostBridge::Out& HostBridge::sip_out(SipId sip) {
   return m_impl->ports.at(sip)->out;
 }
@@ -124,7 +131,14 @@ HostBridge::Timing HostBridge::Impl::transfer(tlm::tlm_command command, Addr add
   t.channel = classify(decode(address, shape), command == tlm::TLM_WRITE_COMMAND);
   port_to->down.pass(now_ps(), t);
   timing.sent = t.tail - port_to->down.link().latency;
-  walk(p, t, nullptr, &port_to->up, *port_to->out.get_interface(0));
+  tlm::tlm_fw_transport_if<>& first = *port_to->out.get_interface(0);
+  if (route_epoch != nullptr) {
+    t.resolved = true;
+    transport_routed(p, t, first, routes.to(address), *route_epoch, p.grant);
+  } else {
+    call_next(first, p, t);
+  }
+  if (command == tlm::TLM_READ_COMMAND) port_to->up.pass(now_ps(), t);
   timing.done = t.tail;
   timing.status = p.get_response_status();
   p.release();

@@ -33,6 +33,9 @@ class HostBridge : public sc_core::sc_module {
   HostBridge(const sc_core::sc_module_name& name, const SystemConfig& config);
   ~HostBridge() override;
 
+  /// Lets transfers follow granted routes; `route_epoch` grows whenever they stop being valid.
+  void grant_routes(const uint64_t* route_epoch);
+
   Out& sip_out(SipId sip);  ///< to the SIP's fabric router
   In& sip_in(SipId sip);    ///< completions from the SIP block
   /// A foreign initiator on the host's side: reaches the whole machine over the host link of the SIP it addresses. May

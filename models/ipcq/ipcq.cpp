@@ -247,7 +247,7 @@ void Ipcq::release(QpId qp, uint64_t ticket) {
   p.origin.flat_pe = m_parts.flat_pe;
   p.origin.launch_tag = 0;
   p.transit.transit = Transit{now, now, 8, Channel::Control, c.egress, c.has_egress};
-  m_out.transport(p, q->route, now);
+  m_out.transport(p, q->route);
   if (!p.is_response_ok()) m_parts.host->record_error(pe::ERROR_BITS_BAD_ADDRESS.mask(), p.get_address());
   p.release();
 }

@@ -38,7 +38,7 @@ void Hbm::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) 
   trans.set_response_status(status);
   if (status != tlm::TLM_OK_RESPONSE) return;
 
-  if (const auto grant = trans.get_extension<RouteGrant>()) {
+  if (RouteGrant* grant = transit->grant) {
     grant->target = &xbar_in.get_base_interface();
     grant->window_begin = m_base;
     grant->window_end = m_base + m_memory.size();

@@ -26,17 +26,6 @@ PooledPayload& Dma::prepare(tlm::tlm_command command, Addr address, uint8_t* dat
   return p;
 }
 
-Route& Dma::route_to(Addr address) {
-  // Memory windows: one route per cube for HBM, one per PE window above it.
-  const bool pe_window = (address & (addr::kCubeBytes - 1)) >= addr::kPeWindows;
-  const uint64_t window = pe_window ? (address >> 24) << 1 | 1 : (address >> addr::kCubeShift) << 1;
-  if (window != m_last_window) {
-    m_last_route = &m_routes[window];
-    m_last_window = window;
-  }
-  return *m_last_route;
-}
-
 Dma::Result Dma::write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes) {
   PooledPayload& p = prepare(tlm::TLM_WRITE_COMMAND, dst, const_cast<uint8_t*>(src), bytes);
   Transit& t = p.transit.transit;
@@ -46,7 +35,7 @@ Dma::Result Dma::write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes) {
   m_out.pass(now, t);
   Result r;
   r.taken = t.tail;
-  m_initiator.transport(p, route_to(dst), now);
+  m_initiator.transport(p, m_routes.to(dst));
   r.done = t.tail;
   r.status = p.get_response_status();
   p.release();
@@ -73,12 +62,14 @@ Dma::Result Dma::send(Ps now, const SendSlot& slot, const uint8_t* slot_data, ui
   // The NOTIFY leaves together with the head of the payload.
   p.notify.doorbell = Transit{t.head, t.head, 8, Channel::Control, slot.egress, slot.has_egress};
   p.set_extension(&p.notify);
+  t.notify = &p.notify;
   Result r;
   r.taken = t.tail;
-  m_initiator.transport(p, route, now);
+  m_initiator.transport(p, route);
   r.done = t.tail;
   r.status = p.get_response_status();
   p.clear_extension(&p.notify);
+  t.notify = nullptr;
   p.release();
   ++m_out_stats.transfers;
   m_out_stats.bytes += bytes;
@@ -91,7 +82,7 @@ Dma::Result Dma::read(Ps now, Addr src, uint8_t* dst, uint64_t bytes) {
   PooledPayload& p = prepare(tlm::TLM_READ_COMMAND, src, dst, bytes);
   Transit& t = p.transit.transit;
   t.head = t.tail = now + m_config.pe.dma_setup;
-  m_initiator.transport(p, route_to(src), now);
+  m_initiator.transport(p, m_routes.to(src));
   Result r;
   r.status = p.get_response_status();
   if (r.status == tlm::TLM_OK_RESPONSE) {

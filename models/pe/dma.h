@@ -1,8 +1,7 @@
 // The PE's DMA: two channels, out of and into the TCM. Issues at the current time and answers with times.
 #pragma once
 
-#include <array>
-#include <unordered_map>
+#include <vector>
 
 #include "models/core/config/system_config.h"
 #include "models/ipcq/ipcq_port.h"
@@ -49,7 +48,6 @@ class Dma {
 
  private:
   PooledPayload& prepare(tlm::tlm_command command, Addr address, uint8_t* data, uint64_t bytes);
-  Route& route_to(Addr address);
 
   const SystemConfig& m_config;
   PayloadPool& m_payloads;
@@ -61,9 +59,7 @@ class Dma {
   Hop m_out, m_in;
   std::vector<Ps> m_out_done, m_in_done;  ///< completion times of the last `dma_outstanding` transfers, a ring
   size_t m_out_next = 0, m_in_next = 0;
-  std::unordered_map<uint64_t, Route> m_routes;  ///< by address window of 16 GiB (a cube)
-  Route* m_last_route = nullptr;
-  uint64_t m_last_window = ~uint64_t{0};
+  RouteCache m_routes;
   DmaStats m_out_stats, m_in_stats;
 };
 

@@ -228,7 +228,7 @@ void Executor::complete(const launch::Descriptor& descriptor, launch::Status sta
   p.origin.flat_pe = completion.flat_pe;
   p.origin.launch_tag = static_cast<uint32_t>(descriptor.tag);
   p.transit.transit = Transit{now, now, sizeof completion, Channel::Control, Side::E, false};
-  m_out.transport(p, m_completion_route, now);
+  m_out.transport(p, m_completion_route);
   if (!p.is_response_ok()) {
     m_parts.sfr->record_error(pe::ERROR_BITS_BAD_ADDRESS.mask(), descriptor.completion_address);
   }

@@ -206,13 +206,13 @@ void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
       return;
     }
     trans.set_response_status(tlm::TLM_OK_RESPONSE);
-    if (auto* grant = trans.get_extension<RouteGrant>()) {
+    if (RouteGrant* grant = transit->grant) {
       grant->target = &xbar_in.get_base_interface();
       grant->window_begin = im.base;
       grant->window_end = im.base + addr::kPeWindowBytes;
     }
     if (!trans.is_read() && !trans.is_write()) return;
-    IpcqNotify* notify = trans.get_extension<IpcqNotify>();
+    IpcqNotify* notify = transit->notify;
     if (notify != nullptr && notify->epoch != (im.sfr.epoch() & 0xFFFF)) {
       // From before this PE's reset: the slot may belong to somebody else by now.
       im.count_stale();
@@ -246,7 +246,7 @@ void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
     trans.set_response_status(status);
     return;
   }
-  if (auto* grant = trans.get_extension<RouteGrant>()) {
+  if (RouteGrant* grant = transit->grant) {
     grant->target = &xbar_in.get_base_interface();
     grant->window_begin = im.base;
     grant->window_end = im.base + addr::kPeWindowBytes;

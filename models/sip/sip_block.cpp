@@ -115,7 +115,7 @@ void SipBlock::mailbox_access(tlm::tlm_generic_payload& trans, Transit& transit,
   trans.set_response_status(status);
   if (status != tlm::TLM_OK_RESPONSE) return;
 
-  if (const auto grant = trans.get_extension<RouteGrant>()) {
+  if (RouteGrant* grant = transit.grant) {
     grant->target = &fabric_in.get_base_interface();
     grant->window_begin = m_base + addr::kMailbox;
     grant->window_end = grant->window_begin + addr::kMailboxBytes;

@@ -13,8 +13,17 @@ namespace ahbm::models {
 /// Cut-through state (see transit.h).
 struct TransitExtension : tlm::tlm_extension<TransitExtension> {
   Transit transit;
-  tlm::tlm_extension_base* clone() const override { return new TransitExtension(*this); }
-  void copy_from(const tlm::tlm_extension_base& o) override { *this = static_cast<const TransitExtension&>(o); }
+  tlm::tlm_extension_base* clone() const override {
+    auto* copy = new TransitExtension;
+    copy->copy_from(*this);
+    return copy;
+  }
+  void copy_from(const tlm::tlm_extension_base& o) override {
+    transit = static_cast<const TransitExtension&>(o).transit;
+    transit.resolved = false;  // the copy's payload has extensions of its own
+    transit.grant = nullptr;
+    transit.notify = nullptr;
+  }
 };
 
 /// On a payload write: the NOTIFY that commits it, fused into the same transaction. The same time as a NOTIFY write
@@ -64,8 +73,8 @@ struct Trace : tlm::tlm_extension<Trace> {
   void copy_from(const tlm::tlm_extension_base& o) override { *this = static_cast<const Trace&>(o); }
 };
 
-/// Current simulated time. Reads the context directly: sc_time_stamp() is two calls into the library, and every hop asks.
-/// \pre some module exists (the context does)
+/// Current simulated time. Reads the context directly: sc_time_stamp() is two calls into the library, and every hop
+/// asks. \pre some module exists (the context does)
 inline Ps now_ps() {
   return sc_core::sc_curr_simcontext->time_stamp().value();
 }
@@ -92,6 +101,12 @@ class TransitScope {
       m_local.transit.head = m_local.transit.tail = now_ps() + delay.value();
       m_local.transit.wire_payload = trans.is_read() ? 0 : trans.get_data_length();
     }
+    Transit& t = m_ext->transit;
+    if (!t.resolved) {
+      t.grant = trans.get_extension<RouteGrant>();
+      t.notify = trans.get_extension<IpcqNotify>();
+      t.resolved = true;
+    }
   }
   ~TransitScope() {
     m_delay = to_sc_time(m_ext->transit.tail - now_ps());
@@ -110,11 +125,10 @@ class TransitScope {
   TransitExtension m_local;
 };
 
-/// One forward hop of a transaction: reserves `hop` for the payload and, for a fused NOTIFY, for the doorbell; writes
-/// it into a route grant that is being collected.
-inline void pass_forward(Hop& hop, Ps now, Transit& transit, IpcqNotify* notify) {
+/// One forward hop of a transaction: reserves `hop` for the payload and, for a fused NOTIFY, for the doorbell.
+inline void pass_forward(Hop& hop, Ps now, Transit& transit) {
   hop.pass(now, transit);
-  if (notify != nullptr) hop.pass(now, notify->doorbell);
+  if (transit.notify != nullptr) hop.pass(now, transit.notify->doorbell);
 }
 
 }  // namespace ahbm::models

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
+#include "models/core/address_map.h"
 #include "models/tlm/payload_pool.h"
+#include "models/tlm/walk.h"
 
 namespace ahbm::models {
 
@@ -23,7 +26,87 @@ struct Route {
     return target != nullptr && epoch == now_epoch && address >= begin && address + bytes <= end &&
            has_egress == t.has_egress && egress == t.egress;
   }
+  void take(const RouteGrant& grant, uint64_t now_epoch, const Transit& t) {
+    forward = grant.forward;
+    backward = grant.backward;
+    target = grant.target;
+    begin = grant.window_begin;
+    end = grant.window_end;
+    epoch = now_epoch;
+    has_egress = t.has_egress;
+    egress = t.egress;
+  }
 };
+
+/// The routes of one initiator by what they lead to: the memory of a cube, the window of a PE, a SIP block.
+class RouteCache {
+ public:
+  Route& to(Addr address) {
+    const bool pe_window = (address & (addr::kCubeBytes - 1)) >= addr::kPeWindows;
+    const uint64_t window = pe_window ? (address / addr::kPeWindowBytes) << 1 | 1 : (address >> addr::kCubeShift) << 1;
+    if (window != m_last_window) {
+      m_last = &m_routes[window];  // references into an unordered_map stay valid
+      m_last_window = window;
+    }
+    return *m_last;
+  }
+
+ private:
+  std::unordered_map<uint64_t, Route> m_routes;
+  Route* m_last = nullptr;
+  uint64_t m_last_window = ~uint64_t{0};
+};
+
+/// Carries `trans` along `route` if that still covers it: reserves every hop, calls the target, brings read data back.
+inline bool follow_route(tlm::tlm_generic_payload& trans, Transit& t, const Route& route, uint64_t epoch) {
+  if (!route.covers(trans.get_address(), trans.get_data_length(), epoch, t)) return false;
+  const Ps now = now_ps();
+  for (Hop* hop : route.forward) pass_forward(*hop, now, t);
+  call_next(*route.target, trans, t);
+  if (trans.is_read()) {
+    // An error comes back as a header-only message.
+    t.wire_payload = trans.is_response_ok() ? trans.get_data_length() : 0;
+    for (Hop* hop : route.backward) hop->pass(now_ps(), t);
+  }
+  return true;
+}
+
+/// While it lives, `trans` collects a grant on its way; `finish` keeps it.
+class GrantCollector {
+ public:
+  GrantCollector(tlm::tlm_generic_payload& trans, Transit& t, RouteGrant& grant)
+      : m_trans(trans), m_transit(t), m_grant(grant) {
+    m_grant.clear_route();
+    m_trans.set_extension(&m_grant);
+    m_transit.grant = &m_grant;
+  }
+  ~GrantCollector() {
+    m_transit.grant = nullptr;
+    m_trans.clear_extension(&m_grant);
+  }
+  GrantCollector(const GrantCollector&) = delete;
+  GrantCollector& operator=(const GrantCollector&) = delete;
+  void finish(Route& route, uint64_t epoch) {
+    if (m_trans.is_response_ok() && m_grant.complete()) route.take(m_grant, epoch, m_transit);
+  }
+
+ private:
+  tlm::tlm_generic_payload& m_trans;
+  Transit& m_transit;
+  RouteGrant& m_grant;
+};
+
+/// Sends `trans` at the current time to `first`, or along `route` when that is still granted; collects a grant
+/// otherwise. `t` is its transit: on entry it says when head and tail enter the first socket, afterwards when the data
+/// is at the far end (write) or back here (read).
+inline void transport_routed(tlm::tlm_generic_payload& trans, Transit& t, tlm::tlm_fw_transport_if<>& first,
+                             Route& route, uint64_t epoch, RouteGrant& grant) {
+  if (trans.is_read()) t.wire_payload = 0;
+  if (follow_route(trans, t, route, epoch)) return;
+  GrantCollector collector(trans, t, grant);
+  call_next(first, trans, t);
+  collector.finish(route, epoch);
+}
 
 class RoutedInitiator {
  public:
@@ -34,54 +117,19 @@ class RoutedInitiator {
     m_grants = grants;
   }
 
-  /// Sends `p` at the current time. Its transit says when head and tail enter the first socket; afterwards it says when
-  /// the data is at the far end (write) or back here (read). The response status is the target's.
-  void transport(PooledPayload& p, Route& route, Ps now) {
+  /// Sends `p` (see transport_routed). The response status is the target's.
+  void transport(PooledPayload& p, Route& route) {
     Transit& t = p.transit.transit;
+    t.resolved = true;
     if (m_grants) {
-      if (route.covers(p.get_address(), p.get_data_length(), *m_route_epoch, t)) return follow(p, route, now);
-      p.grant.clear_route();
-      p.set_extension(&p.grant);
+      transport_routed(p, t, *m_first, route, *m_route_epoch, p.grant);
+      return;
     }
     if (p.is_read()) t.wire_payload = 0;
-    sc_core::sc_time delay = to_sc_time(t.tail - now);
-    m_first->b_transport(p, delay);
-    // A foreign module on the way moves the delay only.
-    const Ps tail = now_ps() + delay.value();
-    if (tail != t.tail) {
-      t.head = std::max(t.head, std::min(tail, t.head + (tail > t.tail ? tail - t.tail : 0)));
-      t.tail = tail;
-    }
-    if (m_grants) {
-      p.clear_extension(&p.grant);
-      if (p.is_response_ok() && p.grant.complete()) {
-        route.forward = p.grant.forward;
-        route.backward = p.grant.backward;
-        route.target = p.grant.target;
-        route.begin = p.grant.window_begin;
-        route.end = p.grant.window_end;
-        route.epoch = *m_route_epoch;
-        route.has_egress = t.has_egress;
-        route.egress = t.egress;
-      }
-    }
+    call_next(*m_first, p, t);
   }
 
  private:
-  void follow(PooledPayload& p, const Route& route, Ps now) {
-    Transit& t = p.transit.transit;
-    const bool read = p.is_read();
-    if (read) t.wire_payload = 0;
-    IpcqNotify* notify = p.get_extension<IpcqNotify>();
-    for (Hop* hop : route.forward) pass_forward(*hop, now, t, notify);
-    sc_core::sc_time delay = to_sc_time(t.tail - now);
-    route.target->b_transport(p, delay);
-    if (read && p.is_response_ok()) {
-      t.wire_payload = p.get_data_length();
-      for (Hop* hop : route.backward) hop->pass(now, t);
-    }
-  }
-
   tlm::tlm_fw_transport_if<>* m_first = nullptr;
   const uint64_t* m_route_epoch = nullptr;
   bool m_grants = false;

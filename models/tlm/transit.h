@@ -16,6 +16,9 @@
 
 namespace ahbm::models {
 
+struct RouteGrant;  // models/tlm/extensions.h
+struct IpcqNotify;
+
 enum class Channel : uint8_t { Data, Control };
 
 /// A message on the move. Times are absolute.
@@ -26,6 +29,11 @@ struct Transit {
   Channel channel = Channel::Data;
   Side egress = Side::E;
   bool has_egress = false;  ///< `egress` breaks ties between equally long ways
+
+  // Extensions of the transaction, looked up once by the first module of ours (every look-up is a call).
+  bool resolved = false;
+  RouteGrant* grant = nullptr;
+  IpcqNotify* notify = nullptr;
 
   void shift(Ps latency) {
     head += latency;

@@ -30,9 +30,9 @@ inline void call_next(tlm::tlm_fw_transport_if<>& next, tlm::tlm_generic_payload
 /// comes back as a header-only message. A route grant that is being collected gets both hops.
 inline void walk(tlm::tlm_generic_payload& trans, Transit& transit, Hop* out, Hop* back,
                  tlm::tlm_fw_transport_if<>& next) {
-  const auto grant = trans.get_extension<RouteGrant>();
+  RouteGrant* const grant = transit.grant;
   if (out != nullptr) {
-    pass_forward(*out, now_ps(), transit, trans.get_extension<IpcqNotify>());
+    pass_forward(*out, now_ps(), transit);
     if (grant != nullptr) grant->forward.push_back(out);
   }
   call_next(next, trans, transit);
@@ -45,7 +45,7 @@ inline void walk(tlm::tlm_generic_payload& trans, Transit& transit, Hop* out, Ho
 /// As `walk`, towards a module that may be foreign: it takes no part in route grants and must set a status.
 inline void walk_foreign(tlm::tlm_generic_payload& trans, Transit& transit, Hop* out, Hop* back,
                          tlm::tlm_fw_transport_if<>& next) {
-  if (const auto grant = trans.get_extension<RouteGrant>()) grant->refused = true;
+  if (transit.grant != nullptr) transit.grant->refused = true;
   trans.set_response_status(tlm::TLM_INCOMPLETE_RESPONSE);
   walk(trans, transit, out, back, next);
   if (trans.get_response_status() == tlm::TLM_INCOMPLETE_RESPONSE) {
