@@ -18,8 +18,9 @@ class CubeSfr : public sc_core::sc_module, private RegisterBehaviour {
 
   tlm_utils::passthrough_target_socket<CubeSfr> xbar_in;
   sc_core::sc_in<bool> rst_n;
-  sc_core::sc_out<bool> irq_out;                        ///< level: some enabled PE's line is high
-  sc_core::sc_vector<sc_core::sc_signal<bool>> pe_irq;  ///< driven by the PEs
+  sc_core::sc_out<bool> irq_out;  ///< level: some enabled PE's line is high
+  /// Driven by the PEs, each from whatever process accesses it: hence no check of the writer.
+  sc_core::sc_vector<sc_core::sc_signal<bool, sc_core::SC_UNCHECKED_WRITERS>> pe_irq;
   sc_core::sc_signal<bool> pe_rst_n;  ///< low with rst_n and for one SFR latency (a delta at least) after CTRL.RESET
 
  private:

@@ -11,9 +11,14 @@ Link::Link(const sc_core::sc_module_name& name, const LinkParams& params, const 
 
 void Link::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
   TransitScope transit(trans, delay);
-  if (trans.is_read() && m_back == nullptr) {
-    trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
-    return;
+  if (m_back == nullptr) {
+    // A granted route is good for reads too, and this one is not.
+    if (transit->grant != nullptr) transit->grant->refused = true;
+    if (trans.is_read()) {
+      trans.set_dmi_allowed(false);
+      trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+      return;
+    }
   }
   // A route is granted for both commands, and no read could come back here.
   if (m_back == nullptr && transit->grant != nullptr) transit->grant->refused = true;

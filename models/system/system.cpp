@@ -49,8 +49,9 @@ System::System(const sc_core::sc_module_name& name, const SystemConfig& config, 
       m_services{&m_config, &m_kernels, &m_payloads, &m_progress, &m_route_epoch},
       m_plan(m_config),
       host_bridge("host_bridge", m_config),
-      sip_rst_n("sip_rst_n", m_config.sips,
-                [](const char* signal_name, size_t) { return new sc_core::sc_signal<bool>(signal_name, true); }) {
+      sip_rst_n("sip_rst_n", m_config.sips, [](const char* signal_name, size_t) {
+        return new sc_core::sc_signal<bool, sc_core::SC_MANY_WRITERS>(signal_name, true);
+      }) {
   if (m_config.simulation.route_grants) host_bridge.grant_routes(&m_route_epoch);
   for (uint32_t s = 0; s < m_config.sips; ++s) {
     const SipId id{s};

@@ -52,7 +52,7 @@ class System : public sc_core::sc_module {
 
   HostBridge host_bridge;
   /// Reset of each SIP, active low; initially high. Write to assert or release.
-  sc_core::sc_vector<sc_core::sc_signal<bool>> sip_rst_n;
+  sc_core::sc_vector<sc_core::sc_signal<bool, sc_core::SC_MANY_WRITERS>> sip_rst_n;
 
  private:
   void join_sips();
