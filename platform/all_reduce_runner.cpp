@@ -1,0 +1,220 @@
+#include "platform/all_reduce_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "ccl/reference.h"
+#include "platform/machine.h"
+#include "runtime/random.h"
+
+namespace ahbm::platform {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using runtime::CubePolicy;
+
+CubePolicy cube_policy(TensorLayout layout) {
+  switch (layout) {
+    case TensorLayout::Sharded:
+      return CubePolicy::RowWise;
+    case TensorLayout::Replicated:
+      return CubePolicy::Replicate;
+    case TensorLayout::Partial:
+      return CubePolicy::Partial;
+  }
+  return CubePolicy::RowWise;
+}
+
+ccl::CubeLayout ccl_layout(TensorLayout layout) {
+  switch (layout) {
+    case TensorLayout::Sharded:
+      return ccl::CubeLayout::Sharded;
+    case TensorLayout::Replicated:
+      return ccl::CubeLayout::Replicated;
+    case TensorLayout::Partial:
+      return ccl::CubeLayout::Partial;
+  }
+  return ccl::CubeLayout::Sharded;
+}
+
+/// The group that the collective runs on, as the reference needs it.
+ccl::Group group_of(const SystemConfig& config, uint32_t ranks, const layout::Layout& cut) {
+  ccl::Group g;
+  for (uint32_t r = 0; r < ranks; ++r) g.sips.push_back(SipId{r});
+  g.n_cubes = std::max(1u, cut.occupied_cubes());
+  if (g.n_cubes > 1) {
+    g.cube_w = config.cube_w;
+    g.cube_h = config.cube_h;
+  }
+  g.topology = config.topology;
+  g.sip_w = config.sip_w;
+  g.sip_h = config.sip_h;
+  g.machine_sips = config.sips;
+  g.double_links = config.double_links;
+  return g;
+}
+
+/// One size on the machine: contributions made, reduced, compared.
+class Point {
+ public:
+  Point(const AllReduceJob& job, Machine& machine, uint32_t ranks, uint64_t size)
+      : m_job(job),
+        m_machine(machine),
+        m_ranks(ranks),
+        m_size(size),
+        m_item(item_bytes(job.options.dtype)),
+        m_count(size / m_item),
+        m_functional(job.config.simulation.functional) {
+    m_policy.cube = cube_policy(job.options.layout);
+    m_policy.num_cubes = job.options.cubes.value_or(0);
+    m_pieces = job.options.layout == TensorLayout::Partial ? job.options.cubes.value_or(job.config.cubes()) : 1;
+  }
+
+  AllReduceRow run() {
+    const AllReduceOptions& o = m_job.options;
+    runtime::Context& ctx = *m_machine.context;
+    const bool check = o.check && m_functional;
+    m_host.resize(m_ranks);
+    std::vector<uint64_t> wrong(m_ranks, 0);
+    std::vector<uint8_t> want;
+    runtime::distributed::CollectiveRecord record;
+    Clock::time_point begin = Clock::time_point::max(), end = Clock::time_point::min();
+    ctx.spawn(
+        [&](uint32_t rank) {
+          std::vector<uint8_t>& host = m_host[rank];
+          if (m_functional) {
+            host.resize(m_count * m_pieces * m_item);
+            runtime::fill_random(o.dtype, 1000003 + rank, 0, m_count * m_pieces, host.data());
+          }
+          runtime::Tensor t = ctx.empty({m_count}, o.dtype, m_policy);
+          if (m_functional) t.upload(host.data(), host.size());
+          // Everybody starts together; nothing of the set-up above is measured.
+          ctx.distributed.barrier();
+          begin = std::min(begin, Clock::now());
+          const auto work = ctx.distributed.all_reduce(t, o.op);
+          end = std::max(end, Clock::now());
+          ctx.distributed.barrier();
+          if (rank == 0) record = work.record();
+          if (!check) return;
+          if (rank == 0) want = expected(record, t.handle()->layout());
+          ctx.distributed.barrier();
+          wrong[rank] = count_wrong(t, rank, want);
+        },
+        m_ranks);
+    AllReduceRow row;
+    row.size_bytes = m_size;
+    row.count = m_count;
+    row.dtype = o.dtype;
+    row.op = o.op;
+    row.algorithm = record.algorithm;
+    row.ranks = m_ranks;
+    row.time = record.end - record.start;
+    std::vector<SipId> group;
+    for (uint32_t r = 0; r < m_ranks; ++r) group.push_back(SipId{r});
+    row.bound = m_machine.system->graph().all_reduce_bound(m_size, group);
+    if (check) {
+      row.wrong = 0;
+      for (const uint64_t w : wrong) *row.wrong += w;
+    }
+    row.wall_ms = std::chrono::duration<double, std::milli>(end - begin).count();
+    if (m_count > 0 && row.time < row.bound) {
+      throw std::runtime_error(
+          fmt::format("{} bytes took {} ps, less than the lower bound of {} ps: the model or the "
+                      "bound is wrong",
+                      m_size, row.time, row.bound));
+    }
+    return row;
+  }
+
+ private:
+  /// The logical tensor that every rank must hold, by the documented order of the algorithm that ran.
+  std::vector<uint8_t> expected(const runtime::distributed::CollectiveRecord& record, const layout::Layout& cut) const {
+    std::vector<uint8_t> out(m_count * m_item);
+    if (m_count == 0) return out;
+    const AllReduceOptions& o = m_job.options;
+    const ccl::AlgorithmModule& module = *m_machine.algorithms.find(record.algorithm);
+    const ccl::Group group = group_of(m_job.config, m_ranks, cut);
+    const uint64_t divisor = o.op == ReduceOp::Avg ? m_ranks : 1;
+    const ccl::CubeLayout layout = ccl_layout(o.layout);
+    const auto reduce_range = [&](uint64_t first, uint64_t n) {
+      std::vector<const void*> contributions;
+      for (uint32_t r = 0; r < m_ranks; ++r) {
+        for (uint64_t p = 0; p < m_pieces; ++p) {
+          contributions.push_back(m_host[r].data() + (p * m_count + first) * m_item);
+        }
+      }
+      ccl::evaluate_reference(module.reduction_order(group, n, layout), contributions, n, o.dtype, o.op, divisor,
+                              out.data() + first * m_item);
+    };
+    if (layout != ccl::CubeLayout::Sharded) {
+      reduce_range(0, m_count);
+    } else {
+      for (uint32_t c = 0; c < cut.cubes(); ++c) {
+        const uint64_t n = cut.cube_elements(CubeId{c});
+        if (n != 0) reduce_range(cut.shard(CubeId{c}, PeId{0}).rows.begin, n);
+      }
+    }
+    return out;
+  }
+
+  uint64_t differing(const std::vector<uint8_t>& got, const std::vector<uint8_t>& want) const {
+    if (got == want) return 0;
+    uint64_t n = got.size() == want.size() ? 0 : m_count;
+    for (uint64_t i = 0; n < m_count && i < m_count; ++i) {
+      n += std::memcmp(got.data() + i * m_item, want.data() + i * m_item, m_item) != 0;
+    }
+    return n;
+  }
+
+  /// Elements of every copy that a rank holds.
+  uint64_t count_wrong(const runtime::Tensor& t, uint32_t rank, const std::vector<uint8_t>& want) const {
+    const SipId sip{rank};
+    if (m_job.options.layout == TensorLayout::Sharded) return differing(t.to_host_bytes(sip), want);
+    uint64_t n = 0;
+    for (uint32_t c = 0; c < t.handle()->layout().cubes(); ++c) n += differing(t.piece_bytes(sip, CubeId{c}), want);
+    return n;
+  }
+
+  const AllReduceJob& m_job;
+  Machine& m_machine;
+  const uint32_t m_ranks;
+  const uint64_t m_size;
+  const uint32_t m_item;
+  const uint64_t m_count;
+  const bool m_functional;
+  uint64_t m_pieces = 1;
+  runtime::DPPolicy m_policy;
+  std::vector<std::vector<uint8_t>> m_host;
+};
+
+}  // namespace
+
+void run_all_reduce(const AllReduceJob& job, AllReduceReport& report) {
+  auto* machine = new Machine(job.config);  // left to the operating system, see Machine
+  machine->run([&] {
+    runtime::Context& ctx = *machine->context;
+    if (job.options.ccl_file) ctx.distributed.set_ccl_file(*job.options.ccl_file);
+    if (job.options.algorithm) ctx.distributed.set_algorithm(*job.options.algorithm);
+    try {
+      ctx.distributed.init_process_group();
+    } catch (const std::invalid_argument& e) {
+      throw UsageError(e.what());
+    }
+    const uint32_t ranks = ctx.distributed.get_world_size();
+    report.header(fmt::format("{}: {} ranks (rank = {}), {}, {} x {} cubes of {} PEs, layout {}", job.config.name,
+                              ranks, runtime::distributed::to_string(ctx.distributed.rank_mode()),
+                              to_string(job.config.topology), job.config.cube_w, job.config.cube_h, job.config.pes,
+                              to_string(job.options.layout)));
+    for (const uint64_t size : job.options.sizes) {
+      report.progress(size);
+      for (uint32_t i = 0; i < job.options.repeat; ++i) report.add(Point(job, *machine, ranks, size).run());
+    }
+    ctx.distributed.destroy_process_group();
+  });
+}
+
+}  // namespace ahbm::platform
