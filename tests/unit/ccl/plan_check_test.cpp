@@ -18,9 +18,9 @@ PlanQueues depth(uint32_t n_slots, uint32_t slot_bytes = 160) {
 
 TEST(PlanCheck, BuiltInAlgorithmsAreSound) {
   for (const auto& [name, m] : builtin().modules()) {
-    for (uint32_t n : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 12u, 16u}) {
+    for (uint32_t n : {1u, 2u, 3u, 4u, 5u, 8u, 9u, 12u}) {
       for (uint32_t slots : {1u, 2u, 3u, 4u, 8u}) {
-        for (uint64_t count : {uint64_t{0}, uint64_t{1}, uint64_t{n}, uint64_t{2003}}) {
+        for (uint64_t count : {uint64_t{0}, uint64_t{1}, uint64_t{n}, uint64_t{1009}}) {
           for (CubeLayout layout : m.layouts) {
             const Group g = make_group(n, 3, 2, n % 3 == 0 ? 5 : n % 3 == 1 ? 6 : 2);
             const PlanReport r = check_plan(m, g, count, layout, DType::Float32, depth(slots));

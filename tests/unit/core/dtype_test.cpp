@@ -109,20 +109,20 @@ TEST(DType, ResultDoesNotDependOnThePlace) {
     const uint32_t item = item_bytes(t);
     for (ReduceOp op : kOps) {
       constexpr uint64_t kN = 67;
-      std::vector<uint8_t> a(kN * item + 1), b(kN * item + 1), all(kN * item + 1), one(item);
+      std::vector<uint8_t> a((kN + 1) * item), b((kN + 1) * item), all((kN + 1) * item), one(item);
       for (uint64_t i = 0; i < kN; ++i) {
         const double special[] = {0.0, -0.0, kNan, 1e30, -3.0};
-        store_element(t, a.data() + 1, i, i % 7 < 5 ? special[i % 7] : static_cast<double>(rng() % 1000) - 500.25);
-        store_element(t, b.data() + 1, i, i % 11 < 5 ? special[i % 11] : static_cast<double>(rng() % 1000) - 500.25);
+        store_element(t, a.data() + item, i, i % 7 < 5 ? special[i % 7] : static_cast<double>(rng() % 1000) - 500.25);
+        store_element(t, b.data() + item, i, i % 11 < 5 ? special[i % 11] : static_cast<double>(rng() % 1000) - 500.25);
       }
-      reduce(op, t, all.data() + 1, a.data() + 1, b.data() + 1, kN);  // one byte off every alignment
+      reduce(op, t, all.data() + item, a.data() + item, b.data() + item, kN);  // aligned to the element only
       for (uint64_t i = 0; i < kN; ++i) {
-        reduce(op, t, one.data(), a.data() + 1 + i * item, b.data() + 1 + i * item, 1);
-        EXPECT_EQ(std::memcmp(one.data(), all.data() + 1 + i * item, item), 0)
+        reduce(op, t, one.data(), a.data() + item + i * item, b.data() + item + i * item, 1);
+        EXPECT_EQ(std::memcmp(one.data(), all.data() + item + i * item, item), 0)
             << to_string(t) << " " << to_string(op) << " element " << i;
       }
-      reduce(op, t, a.data() + 1, a.data() + 1, b.data() + 1, kN);  // in place
-      EXPECT_EQ(std::memcmp(a.data() + 1, all.data() + 1, kN * item), 0) << to_string(t) << " " << to_string(op);
+      reduce(op, t, a.data() + item, a.data() + item, b.data() + item, kN);  // in place
+      EXPECT_EQ(std::memcmp(a.data() + item, all.data() + item, kN * item), 0) << to_string(t) << " " << to_string(op);
     }
   }
 }
