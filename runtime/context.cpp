@@ -6,7 +6,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "models/core/errors.h"
 #include "runtime/random.h"
 
 namespace ahbm::runtime {

@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "ccl/kernel_arguments.h"
-#include "models/core/errors.h"
 #include "models/core/suggest.h"
 #include "runtime/context.h"
 #include "runtime/distributed/connections.h"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ccl/algorithm.h"
+#include "models/core/errors.h"
 #include "runtime/distributed/ccl_config.h"
 #include "runtime/tensor.h"
 

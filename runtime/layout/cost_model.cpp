@@ -1,0 +1,55 @@
+#include "runtime/layout/cost_model.h"
+
+namespace ahbm::dtensor {
+
+double RingCostModel::collective_us(CollectiveKind kind, const MeshLayout& mesh, uint32_t mesh_dim,
+                                    double bytes) const {
+  const double n = mesh.shape()[mesh_dim];
+  bool far = false;
+  if (m_constants.ranks_per_host != 0) {
+    uint64_t inside = 1;
+    for (uint32_t m = mesh_dim; m < mesh.ndim(); ++m) inside *= mesh.shape()[m];
+    far = inside > m_constants.ranks_per_host;
+  }
+  const double hop = far ? m_constants.far_hop_us : m_constants.hop_us;
+  const double bandwidth = m_constants.bytes_per_second * (far ? m_constants.far_bandwidth_factor : 1.0);
+  const double hops = (kind == CollectiveKind::AllReduce ? 2 : 1) * (n - 1);
+  const double extra = kind == CollectiveKind::AllToAll ? m_constants.all_to_all_extra_us : 0;
+  return m_constants.base_us + hops * hop + bytes * hops / n / bandwidth * 1e6 + extra;
+}
+
+double transition_cost(const CostModel& model, const MeshLayout& mesh, uint32_t mesh_dim, const Placement& from,
+                       const Placement& to, double& bytes) {
+  const uint32_t n = mesh.shape()[mesh_dim];
+  if (n == 1 || is_replicate(from) || from == to) return 0;
+  if (is_partial(to)) return kInfiniteCost;
+  if (is_shard(from)) {
+    if (is_shard(to) && shard_dim(to) != shard_dim(from)) {
+      return model.collective_us(CollectiveKind::AllToAll, mesh, mesh_dim, bytes);
+    }
+    const double gathered = bytes * n;
+    if (is_replicate(to)) bytes = gathered;
+    return model.collective_us(CollectiveKind::AllGather, mesh, mesh_dim, gathered);
+  }
+  if (is_replicate(to)) return model.collective_us(CollectiveKind::AllReduce, mesh, mesh_dim, bytes);
+  const double cost = model.collective_us(CollectiveKind::ReduceScatter, mesh, mesh_dim, bytes);
+  bytes /= n;
+  return cost;
+}
+
+double local_bytes(const DTensorSpec& spec) {
+  return static_cast<double>(item_bytes(spec.dtype())) * static_cast<double>(spec.numel()) /
+         static_cast<double>(spec.num_shards());
+}
+
+double redistribute_cost(const CostModel& model, const DTensorSpec& from, const Placements& to) {
+  if (from.is_replicated()) return 0;
+  double bytes = local_bytes(from);
+  double cost = 0;
+  for (uint32_t m = 0; m < from.mesh()->ndim(); ++m) {
+    cost += transition_cost(model, *from.mesh(), m, from.placements()[m], to[m], bytes);
+  }
+  return cost;
+}
+
+}  // namespace ahbm::dtensor
