@@ -21,6 +21,16 @@ DTensorSpec::DTensorSpec(MeshPtr mesh, const Placements& placements, Dims shape,
   finish();
 }
 
+DTensorSpec DTensorSpec::plain(Dims shape, DType dtype) {
+  DTensorSpec out;
+  out.m_numel = ahbm::dtensor::numel(shape);
+  out.m_stride = contiguous_stride(shape);
+  out.m_shape = std::move(shape);
+  out.m_dtype = dtype;
+  out.finish();
+  return out;
+}
+
 void DTensorSpec::finish() {
   m_num_shards = 1;
   m_replicated = true;
@@ -31,7 +41,7 @@ void DTensorSpec::finish() {
     m_replicated = m_replicated && is_replicate(p);
     m_partial = m_partial || is_partial(p);
   }
-  size_t h = hash_mix(m_mesh->hash(), static_cast<size_t>(m_dtype));
+  size_t h = hash_mix(m_mesh ? m_mesh->hash() : 0, static_cast<size_t>(m_dtype));
   h = ahbm::dtensor::hash_of(m_placements, h);
   h = ahbm::dtensor::hash_of(m_shape, h);
   m_hash = ahbm::dtensor::hash_of(m_stride, h);

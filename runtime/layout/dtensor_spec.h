@@ -24,7 +24,10 @@ class DTensorSpec {
   DTensorSpec(MeshPtr mesh, const Placements& placements, Dims shape, DType dtype,
               std::optional<Dims> stride = std::nullopt);
 
-  const MeshPtr& mesh() const { return m_mesh; }
+  /// A tensor on no mesh: shape and dtype only.
+  static DTensorSpec plain(Dims shape, DType dtype);
+
+  const MeshPtr& mesh() const { return m_mesh; }  ///< null for a plain tensor
   const Placements& placements() const { return m_placements; }
   const Dims& shape() const { return m_shape; }
   const Dims& stride() const { return m_stride; }
