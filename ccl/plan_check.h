@@ -8,13 +8,14 @@
 #include <string>
 
 #include "ccl/algorithm.h"
+#include "models/tl/framing.h"
 
 namespace ahbm::ccl {
 
 struct PlanQueues {
   RingShape sip{8, 16 << 10};
   RingShape cube{4, 4 << 10};
-  uint32_t max_moves = 64;  ///< in flight on a PE before a submit blocks
+  uint32_t max_moves = tl::kMaxMoves;  ///< in flight on a PE before a submit blocks
 };
 
 struct PlanReport {

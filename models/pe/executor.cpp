@@ -252,8 +252,8 @@ std::string Executor::waiting_for() const {
 // --- moves
 
 tl::Handle Executor::submit(const tl::Move& move) {
-  if (m_engine.in_flight() >= MoveEngine::kMaxMoves) {
-    block_until([this] { return m_engine.in_flight() < MoveEngine::kMaxMoves; });
+  if (m_engine.in_flight() >= tl::kMaxMoves) {
+    block_until([this] { return m_engine.in_flight() < tl::kMaxMoves; });
   }
   const tl::Handle handle = m_engine.submit(move, now_ps());
   m_engine.progress(now_ps());

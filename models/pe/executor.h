@@ -29,7 +29,7 @@ class Executor : public tl::Tl, private IpcqListener {
     Dma* dma;
     IpcqPort* ipcq;
     ComputeModel* compute;
-    SfrBlock* sfr;
+    SfrPart* sfr;
     PeLocation location;
     uint64_t* progress;
   };

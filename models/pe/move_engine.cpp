@@ -124,14 +124,12 @@ bool MoveEngine::wants_credit(QpId qp) const {
 std::optional<Ps> MoveEngine::progress(Ps now) {
   m_next_wake.reset();
   for (Lane& lane : m_lanes) lane.wants_message = lane.wants_credit = false;
-  bool again = !m_listed.empty();
-  while (again) {
-    again = false;
+  do {
+    m_ripple = false;
     bool finished = false;
     for (size_t i = 0; i < m_listed.size(); ++i) {  // grows while lanes move on
       MoveState& m = *m_listed[i];
-      if (m.retired == m.pieces) continue;
-      if (advance(m, now)) again = m_listed.size() > 1;
+      advance(m, now);
       if (m.retired == m.pieces) {
         finish(m);
         finished = true;
@@ -142,23 +140,21 @@ std::optional<Ps> MoveEngine::progress(Ps now) {
           std::remove_if(m_listed.begin(), m_listed.end(), [](const MoveState* m) { return m->retired == m->pieces; }),
           m_listed.end());
     }
-  }
+  } while (m_ripple && m_listed.size() > 1);
   return m_next_wake;
 }
 
-bool MoveEngine::advance(MoveState& m, Ps now) {
-  bool any = false;
-  for (bool changed = true; changed;) {
-    changed = advance_settles(m, now);
-    changed |= advance_receives(m, now);
-    changed |= advance_computes(m, now);
-    changed |= advance_sends(m, now);
-    changed |= advance_stores(m, now);
-    changed |= advance_retires(m, now);
-    changed |= advance_loads(m, now);
-    any |= changed;
-  }
-  return any;
+void MoveEngine::advance(MoveState& m, Ps now) {
+  // In the order of a piece's life, so that one pass takes it as far as it can go. Only a retired piece opens the
+  // window for earlier stages again.
+  do {
+    advance_loads(m, now);
+    advance_receives(m, now);
+    advance_computes(m, now);
+    advance_settles(m, now);
+    advance_sends(m, now);
+    advance_stores(m, now);
+  } while (advance_retires(m, now) && m.retired < m.pieces);
 }
 
 uint32_t MoveEngine::piece_count(const MoveState& m, uint32_t i) const {
@@ -197,9 +193,8 @@ uint8_t* MoveEngine::payload(uint8_t* slot) const {
   return m_parts.config->simulation.functional ? slot + ipcq::kHeaderBytes : nullptr;
 }
 
-bool MoveEngine::advance_loads(MoveState& m, Ps now) {
-  if (m.move.local == 0) return false;
-  bool any = false;
+void MoveEngine::advance_loads(MoveState& m, Ps now) {
+  if (m.move.local == 0) return;
   while (m.loaded < m.pieces && open(m, m.loaded)) {
     Piece& p = m.piece(m.loaded);
     if (m_parts.dma->in_free() > now) {
@@ -212,13 +207,10 @@ bool MoveEngine::advance_loads(MoveState& m, Ps now) {
     if (r.status != tlm::TLM_OK_RESPONSE) fault("load", src, r.status);
     p.load_ready = r.done;
     ++m.loaded;
-    any = true;
   }
-  return any;
 }
 
-bool MoveEngine::advance_receives(MoveState& m, Ps now) {
-  bool any = false;
+void MoveEngine::advance_receives(MoveState& m, Ps now) {
   for (size_t s = 0; s < m.move.from.size(); ++s) {
     Lane& lane = m_lanes[m.from[s]];
     while (m.received[s] < m.pieces && lane.receiving.front() == &m && open(m, m.received[s])) {
@@ -250,19 +242,17 @@ bool MoveEngine::advance_receives(MoveState& m, Ps now) {
       p.slots_held = true;
       ++m_stats.messages_received;
       ++*m_parts.progress;
-      any = true;
       if (++m.received[s] == m.pieces) {
         lane.receiving.pop_front();
         if (!lane.receiving.empty()) list(lane.receiving.front());
+        m_ripple = true;
         break;
       }
     }
   }
-  return any;
 }
 
-bool MoveEngine::advance_computes(MoveState& m, Ps now) {
-  bool any = false;
+void MoveEngine::advance_computes(MoveState& m, Ps now) {
   while (m.computed < m.pieces) {
     const uint32_t i = m.computed;
     if (m.move.local != 0 && m.loaded <= i) break;
@@ -302,14 +292,11 @@ bool MoveEngine::advance_computes(MoveState& m, Ps now) {
     }
     ++m.computed;
     ++*m_parts.progress;
-    any = true;
   }
-  return any;
 }
 
-bool MoveEngine::advance_settles(MoveState& m, Ps now) {
+void MoveEngine::advance_settles(MoveState& m, Ps now) {
   // Slots that were reduced into the staging area are free as soon as the lanes have read them.
-  bool any = false;
   while (m.settled < m.computed) {
     Piece& p = m.piece(m.settled);
     if (p.acc_ready > now) {
@@ -318,9 +305,7 @@ bool MoveEngine::advance_settles(MoveState& m, Ps now) {
     }
     if (m.computes) release_slots(m, p);
     ++m.settled;
-    any = true;
   }
-  return any;
 }
 
 bool MoveEngine::output_may_leave(MoveState& m, uint32_t i, Ps now) {
@@ -332,8 +317,7 @@ bool MoveEngine::output_may_leave(MoveState& m, uint32_t i, Ps now) {
   return true;
 }
 
-bool MoveEngine::advance_sends(MoveState& m, Ps now) {
-  bool any = false;
+void MoveEngine::advance_sends(MoveState& m, Ps now) {
   for (size_t d = 0; d < m.move.to.size(); ++d) {
     Lane& lane = m_lanes[m.to[d]];
     while (m.sent[d] < m.pieces && lane.sending.front() == &m && output_may_leave(m, m.sent[d], now)) {
@@ -369,20 +353,18 @@ bool MoveEngine::advance_sends(MoveState& m, Ps now) {
       p.taken = std::max(p.taken, r.taken);
       ++m_stats.messages_sent;
       m_stats.bytes_sent += bytes;
-      any = true;
       if (++m.sent[d] == m.pieces) {
         lane.sending.pop_front();
         if (!lane.sending.empty()) list(lane.sending.front());
+        m_ripple = true;
         break;
       }
     }
   }
-  return any;
 }
 
-bool MoveEngine::advance_stores(MoveState& m, Ps now) {
-  if (m.move.store == 0) return false;
-  bool any = false;
+void MoveEngine::advance_stores(MoveState& m, Ps now) {
+  if (m.move.store == 0) return;
   while (m.stored < m.pieces && output_may_leave(m, m.stored, now)) {
     Piece& p = m.piece(m.stored);
     const Addr dst = m.move.store + piece_offset(m, m.stored);
@@ -391,9 +373,7 @@ bool MoveEngine::advance_stores(MoveState& m, Ps now) {
     p.taken = std::max(p.taken, r.taken);
     m_stored_by = std::max(m_stored_by, r.done);
     ++m.stored;
-    any = true;
   }
-  return any;
 }
 
 bool MoveEngine::advance_retires(MoveState& m, Ps now) {
@@ -412,6 +392,7 @@ bool MoveEngine::advance_retires(MoveState& m, Ps now) {
     if (p.stage != Scratch::kNone) {
       m_parts.scratch->release(p.stage, ipcq::kHeaderBytes + uint64_t{m.piece_elems} * m.item);
       p.stage = Scratch::kNone;
+      m_ripple = true;  // somebody may have waited for the room
     }
     ++m.retired;
     any = true;

@@ -49,8 +49,6 @@ class MoveEngine {
   bool done(tl::Handle handle) const;
   bool idle() const { return m_in_flight == 0; }
   uint32_t in_flight() const { return m_in_flight; }
-  /// Moves that may be in flight before a submit blocks.
-  static constexpr uint32_t kMaxMoves = 64;
 
   /// Does what can be done at `now`. Returns when something will be possible without any outside event.
   /// \throws tl::ProtocolError for a message that does not match, tl::FaultError for an address that answered an error
@@ -107,12 +105,12 @@ class MoveEngine {
   size_t lane_index(tl::Dir dir) const;
   MoveState& acquire_state();
   void list(MoveState* m);
-  bool advance(MoveState& m, Ps now);
-  bool advance_loads(MoveState& m, Ps now);
-  bool advance_receives(MoveState& m, Ps now);
-  bool advance_computes(MoveState& m, Ps now);
-  bool advance_sends(MoveState& m, Ps now);
-  bool advance_stores(MoveState& m, Ps now);
+  void advance(MoveState& m, Ps now);
+  void advance_loads(MoveState& m, Ps now);
+  void advance_receives(MoveState& m, Ps now);
+  void advance_computes(MoveState& m, Ps now);
+  void advance_sends(MoveState& m, Ps now);
+  void advance_stores(MoveState& m, Ps now);
   bool advance_retires(MoveState& m, Ps now);
   uint32_t piece_count(const MoveState& m, uint32_t i) const;
   uint64_t piece_offset(const MoveState& m, uint32_t i) const { return uint64_t{i} * m.piece_elems * m.item; }
@@ -121,7 +119,7 @@ class MoveEngine {
   /// Where the data pointer of a transfer goes: null when the simulation moves no payload bytes.
   uint8_t* payload(uint8_t* slot) const;
   bool open(MoveState& m, uint32_t i);
-  bool advance_settles(MoveState& m, Ps now);
+  void advance_settles(MoveState& m, Ps now);
   bool output_may_leave(MoveState& m, uint32_t i, Ps now);
   void finish(MoveState& m);
   void release_slots(MoveState& m, Piece& p);
@@ -141,6 +139,7 @@ class MoveEngine {
   tl::Handle m_first_handle = 1;
   uint32_t m_in_flight = 0;
   std::optional<Ps> m_next_wake;
+  bool m_ripple = false;  ///< something happened that other moves may have waited for
   Ps m_stored_by = 0;
   MoveStats m_stats;
 };

@@ -7,6 +7,7 @@
 #include "ahbm/registers/pe.h"
 #include "models/ipcq/ipcq.h"
 #include "models/pe/executor.h"
+#include "models/system/parts.h"
 #include "models/tlm/classify.h"
 #include "models/tlm/process_macro.h"
 #include "models/tlm/walk.h"
@@ -26,17 +27,23 @@ struct Pe::Impl : IpcqHost, SfrHost {
         route_epoch(services.route_epoch),
         tcm(config.pe),
         dma(config, *services.payloads, tcm, flat_pe, *services.progress),
-        compute(config.pe),
-        sfr("sfr", config, where, *this),
-        ipcq("ipcq", {&config, services.payloads, &tcm, this, flat_pe, base, services.progress}),
+        m_compute(make_compute(services, where)),
+        m_sfr(make_sfr(services, where)),
+        m_ipcq(make_ipcq(services, where)),
+        compute(*m_compute),
+        sfr(*m_sfr),
+        ipcq(*m_ipcq),
         executor(
             {&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, where, services.progress},
             owner.name()),
         sfr_out("sfr_out"),
         ipcq_out("ipcq_out") {
-    sfr_out.bind(sfr.bus_in);
-    ipcq_out.bind(ipcq.bus_in);
+    sfr_out.bind(sfr.bus());
+    ipcq_out.bind(ipcq.bus());
   }
+  std::unique_ptr<ComputeModel> make_compute(const SystemServices& services, const PeLocation& where);
+  std::unique_ptr<SfrPart> make_sfr(const SystemServices& services, const PeLocation& where);
+  std::unique_ptr<IpcqPart> make_ipcq(const SystemServices& services, const PeLocation& where);
 
   // IpcqHost
   void record_error(uint32_t error_bits, Addr address) override { sfr.record_error(error_bits, address); }
@@ -98,15 +105,34 @@ struct Pe::Impl : IpcqHost, SfrHost {
   const uint64_t* route_epoch;
   Tcm tcm;
   Dma dma;
-  Compute compute;
-  SfrBlock sfr;
-  Ipcq ipcq;
+  const std::unique_ptr<ComputeModel> m_compute;
+  const std::unique_ptr<SfrPart> m_sfr;
+  const std::unique_ptr<IpcqPart> m_ipcq;
+  ComputeModel& compute;
+  SfrPart& sfr;
+  IpcqPart& ipcq;
   Executor executor;
   tlm_utils::simple_initiator_socket<Pe> sfr_out;
   tlm_utils::simple_initiator_socket<Pe> ipcq_out;
   bool irq_level = false;
   Route firmware_route;
 };
+
+std::unique_ptr<ComputeModel> Pe::Impl::make_compute(const SystemServices& services, const PeLocation& where) {
+  if (services.parts == nullptr || !services.parts->compute) return std::make_unique<Compute>(config.pe);
+  return made(services.parts->compute(where, config.pe), "compute");
+}
+std::unique_ptr<SfrPart> Pe::Impl::make_sfr(const SystemServices& services, const PeLocation& where) {
+  if (services.parts == nullptr || !services.parts->sfr) {
+    return std::make_unique<SfrBlock>("sfr", config, where, *this);
+  }
+  return made(services.parts->sfr("sfr", where, config, *this), "sfr");
+}
+std::unique_ptr<IpcqPart> Pe::Impl::make_ipcq(const SystemServices& services, const PeLocation& where) {
+  const Ipcq::Parts around{&config, services.payloads, &tcm, this, flat_pe, base, services.progress};
+  if (services.parts == nullptr || !services.parts->ipcq) return std::make_unique<Ipcq>("ipcq", around);
+  return made(services.parts->ipcq("ipcq", where, around), "ipcq");
+}
 
 bool Pe::Impl::send_from_tcm(QpId qp, uint64_t tcm_offset, uint32_t bytes) {
   const Addr regs = qp_reg_address(location, qp, 0);
@@ -171,10 +197,13 @@ const Executor& Pe::executor() const {
 Dma& Pe::dma() {
   return m_impl->dma;
 }
-Ipcq& Pe::ipcq() {
+ComputeModel& Pe::compute() {
+  return m_impl->compute;
+}
+IpcqPart& Pe::ipcq() {
   return m_impl->ipcq;
 }
-SfrBlock& Pe::sfr() {
+SfrPart& Pe::sfr() {
   return m_impl->sfr;
 }
 Tcm& Pe::tcm() {

@@ -15,19 +15,23 @@
 
 namespace ahbm::models {
 
+struct SystemParts;
+
 /// What every module of one System shares: configuration, kernels, payloads and the progress count of stall detection.
 struct SystemServices {
   const SystemConfig* config = nullptr;
   const tl::KernelRegistry* kernels = nullptr;
   PayloadPool* payloads = nullptr;
   uint64_t* progress = nullptr;
-  uint64_t* route_epoch = nullptr;  ///< grows whenever granted routes stop being valid
+  uint64_t* route_epoch = nullptr;     ///< grows whenever granted routes stop being valid
+  const SystemParts* parts = nullptr;  ///< in place of shipped ones (models/system/parts.h); null: none
 };
 
 class Dma;
+class ComputeModel;
 class Executor;
-class Ipcq;
-class SfrBlock;
+class IpcqPart;
+class SfrPart;
 class Tcm;
 
 class Pe : public sc_core::sc_module {
@@ -46,8 +50,9 @@ class Pe : public sc_core::sc_module {
   std::string waiting_for() const;
   const Executor& executor() const;
   Dma& dma();
-  Ipcq& ipcq();
-  SfrBlock& sfr();
+  ComputeModel& compute();
+  IpcqPart& ipcq();
+  SfrPart& sfr();
   Tcm& tcm();
 
  private:

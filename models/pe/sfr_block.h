@@ -9,6 +9,7 @@
 #include "models/core/launch.h"
 #include "models/core/registers/register_block.h"
 #include "models/ipcq/ipcq_port.h"
+#include "models/pe/sfr_port.h"
 #include "models/tlm/extensions.h"
 
 namespace ahbm::models {
@@ -27,20 +28,18 @@ class SfrHost {
   virtual void interrupt_level(bool high) = 0;
 };
 
-class SfrBlock : public sc_core::sc_module, private RegisterBehaviour {
+class SfrBlock : public sc_core::sc_module, public SfrPart, private RegisterBehaviour {
  public:
   SfrBlock(const sc_core::sc_module_name& name, const SystemConfig& config, const PeLocation& location, SfrHost& host);
 
   tlm_utils::passthrough_target_socket<SfrBlock> bus_in;
 
-  /// An error of the hardware or of a guest: sticky bit, counter, FAULT_ADDR, interrupt.
-  void record_error(uint32_t error_bits, Addr address);
-  /// Causes: field masks of IRQ_PENDING.
-  void raise_interrupt(uint32_t causes);
-  void count(RegIndex counter, uint64_t n = 1) { m_block.add(counter, n); }
-  uint32_t epoch() const { return m_epoch; }
-  /// Registers to their reset values; the epoch counts on.
-  void reset();
+  TargetSocket& bus() override { return bus_in; }
+  void record_error(uint32_t error_bits, Addr address) override;
+  void raise_interrupt(uint32_t causes) override;
+  void count(RegIndex counter, uint64_t n = 1) override { m_block.add(counter, n); }
+  uint32_t epoch() const override { return m_epoch; }
+  void reset() override;
   RegisterBlock& registers() { return m_block; }
 
  private:

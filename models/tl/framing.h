@@ -17,6 +17,9 @@ namespace ahbm::tl {
 /// Bytes that a move without a queue pair handles at a time, unless it says otherwise.
 constexpr uint32_t kLocalPieceBytes = 16 << 10;
 
+/// Moves that a PE has in flight before a submit blocks, on every implementation.
+constexpr uint32_t kMaxMoves = 16;
+
 /// Payload bytes of every message of a move but the last, a multiple of the item size: `Move::piece_bytes` if set, else
 /// the capacity of the smallest slot among its directions. `slot_bytes(Dir)` gives a direction's slot size, header
 /// included, and throws for an unknown direction.

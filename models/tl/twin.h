@@ -12,14 +12,15 @@
 
 #include "models/core/address_map.h"
 #include "models/core/launch.h"
+#include "models/tl/framing.h"
 #include "models/tl/tl.h"
 
 namespace ahbm::tl {
 
 struct TwinConfig {
   MapShape shape{1, 1, 1, addr::kHbmMaxBytes, addr::kTcmMaxBytes, addr::kMaxQps};
-  uint64_t tile_bytes = 1 << 20;  ///< TCM for tiles and held slots of each PE
-  uint32_t max_moves = 64;        ///< in flight on a PE before a submit blocks
+  uint64_t tile_bytes = 1 << 20;   ///< TCM for tiles and held slots of each PE
+  uint32_t max_moves = kMaxMoves;  ///< in flight on a PE before a submit blocks
   /// Other values change the order in which runnable kernels and moves get their turn, within what the rules allow.
   uint32_t schedule = 0;
 };
