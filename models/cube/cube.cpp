@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <stdexcept>
+
 namespace ahbm::models {
 
 Cube::Cube(const sc_core::sc_module_name& name, const SystemServices& services, const FabricPlan& plan, SipId sip,
@@ -9,10 +11,15 @@ Cube::Cube(const sc_core::sc_module_name& name, const SystemServices& services, 
     : sc_core::sc_module(name),
       rst_n("rst_n"),
       irq_out("irq_out"),
-      hbm("hbm", services, sip, cube),
       crossbar("crossbar", services, plan, sip, cube),
       sfr("sfr", services, sip, cube) {
-  crossbar.hbm_out.bind(hbm.xbar_in);
+  if (services.parts != nullptr && services.parts->memory) {
+    m_memory = made(services.parts->memory("hbm", sip, cube, *services.config), "memory");
+    crossbar.hbm_out.bind(m_memory->bus());
+  } else {
+    m_hbm = std::make_unique<Hbm>("hbm", services, sip, cube);
+    crossbar.hbm_out.bind(m_hbm->xbar_in);
+  }
   crossbar.sfr_out.bind(sfr.xbar_in);
   crossbar.rst_n.bind(rst_n);
   sfr.rst_n.bind(rst_n);
@@ -29,5 +36,12 @@ Cube::Cube(const sc_core::sc_module_name& name, const SystemServices& services, 
 }
 
 Cube::~Cube() = default;
+
+Hbm& Cube::hbm() {
+  if (m_hbm == nullptr) {
+    throw std::logic_error(fmt::format("{}: the memory is not the shipped Hbm but one of SystemParts::memory", name()));
+  }
+  return *m_hbm;
+}
 
 }  // namespace ahbm::models

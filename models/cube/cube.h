@@ -8,6 +8,7 @@
 #include "models/cube/cube_sfr.h"
 #include "models/memory/hbm.h"
 #include "models/pe/pe.h"
+#include "models/system/parts.h"
 
 namespace ahbm::models {
 
@@ -21,9 +22,11 @@ class Cube : public sc_core::sc_module {
   sc_core::sc_in<bool> rst_n;
   sc_core::sc_out<bool> irq_out;  ///< level, of all PEs
 
-  Hbm hbm;
   Crossbar crossbar;
   CubeSfr sfr;
+  /// The memory stack, unless the System was given another one (SystemParts::memory). \throws std::logic_error then
+  Hbm& hbm();
+  bool has_hbm() const { return m_hbm != nullptr; }
   Pe& pe(PeId id) { return *m_pes[id]; }
   uint32_t pes() const { return static_cast<uint32_t>(m_pes.size()); }
 
@@ -32,6 +35,8 @@ class Cube : public sc_core::sc_module {
   Crossbar::SpareOut& spare_out = crossbar.spare_out;
 
  private:
+  std::unique_ptr<Hbm> m_hbm;
+  std::unique_ptr<MemoryPart> m_memory;  ///< in place of it
   IdVector<PeId, std::unique_ptr<Pe>> m_pes;
 };
 

@@ -15,7 +15,7 @@ constexpr const char* kSideNames[] = {"n", "s", "e", "w"};
 }  // namespace
 
 Router::Router(const sc_core::sc_module_name& name, const FabricPlan& plan, SipId sip, CubeId cube)
-    : sc_core::sc_module(name), local_in("local_in"), local_out("local_out"), m_plan(plan), m_sip(sip), m_cube(cube) {
+    : RouterPart(name), local_in("local_in"), local_out("local_out"), m_plan(plan), m_sip(sip), m_cube(cube) {
   local_in.register_b_transport(this, &Router::b_transport);
   local_in.register_transport_dbg(this, &Router::transport_dbg);
   local_in.register_get_direct_mem_ptr(this, &Router::get_direct_mem_ptr);

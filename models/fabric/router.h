@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "models/fabric/fabric_plan.h"
+#include "models/fabric/router_part.h"
 #include "models/tlm/walk.h"
 
 namespace ahbm::models {
 
 /// Dimension-ordered (X first). Takes no time of its own: the links behind its outputs hold the resources, and a cube
 /// link's latency includes the router. Sockets exist for the neighbours and attachments that there are.
-class Router : public sc_core::sc_module {
+class Router : public RouterPart {
  public:
   using In = tlm_utils::passthrough_target_socket<Router>;
   using Out = tlm_utils::simple_initiator_socket<Router>;
@@ -24,12 +25,14 @@ class Router : public sc_core::sc_module {
   /// \param plan referenced
   Router(const sc_core::sc_module_name& name, const FabricPlan& plan, SipId sip, CubeId cube);
 
-  In local_in;                                                                 ///< from the cube's crossbar
-  Out local_out;                                                               ///< to it
-  In& side_in(Side side) { return *m_side_in[static_cast<size_t>(side)]; }     ///< \pre there is a neighbour
-  Out& side_out(Side side) { return *m_side_out[static_cast<size_t>(side)]; }  ///< \pre there is a neighbour
-  In& fabric_in(uint32_t attachment);                                          ///< \pre the attachment is at this cube
-  Out& fabric_out(uint32_t attachment);                                        ///< \pre the attachment is at this cube
+  In local_in;    ///< from the cube's crossbar
+  Out local_out;  ///< to it
+  In& cube_in() override { return local_in; }
+  Out& cube_out() override { return local_out; }
+  In& side_in(Side side) override { return *m_side_in[static_cast<size_t>(side)]; }     ///< \pre there is a neighbour
+  Out& side_out(Side side) override { return *m_side_out[static_cast<size_t>(side)]; }  ///< \pre there is a neighbour
+  In& fabric_in(uint32_t attachment) override;    ///< \pre the attachment is at this cube
+  Out& fabric_out(uint32_t attachment) override;  ///< \pre the attachment is at this cube
 
  private:
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);

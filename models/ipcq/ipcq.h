@@ -14,7 +14,7 @@
 
 namespace ahbm::models {
 
-class Ipcq : public sc_core::sc_module, public IpcqPort {
+class Ipcq : public sc_core::sc_module, public IpcqPart {
  public:
   struct Parts {
     const SystemConfig* config;
@@ -31,8 +31,8 @@ class Ipcq : public sc_core::sc_module, public IpcqPort {
   /// QP registers and doorbell pages, at global addresses of this PE's window.
   tlm_utils::passthrough_target_socket<Ipcq> bus_in;
 
-  /// Where credits leave; after elaboration.
-  void bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) {
+  TargetSocket& bus() override { return bus_in; }
+  void bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) override {
     m_out.bind(first, route_epoch, m_parts.config->simulation.route_grants);
   }
 

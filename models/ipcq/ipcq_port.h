@@ -7,6 +7,7 @@
 #include <tlm>
 
 #include "models/ipcq/queue_pair.h"
+#include "models/tlm/sockets.h"
 
 namespace ahbm::models {
 
@@ -63,6 +64,16 @@ class IpcqPort {
   /// For reports: credits now, messages waiting now.
   virtual uint32_t credits(QpId qp) const = 0;
   virtual uint32_t level(QpId qp) const = 0;
+};
+
+/// The queue hardware with its place on the PE's bus: what another implementation derives from.
+class IpcqPart : public IpcqPort {
+ public:
+  /// QP registers and doorbell pages, at global addresses of this PE's window.
+  virtual TargetSocket& bus() = 0;
+  /// Where credits leave; called at the end of elaboration. `route_epoch` grows whenever granted routes stop being
+  /// valid.
+  virtual void bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) = 0;
 };
 
 }  // namespace ahbm::models

@@ -4,6 +4,14 @@
 
 namespace ahbm::models {
 
+namespace {
+std::unique_ptr<RouterPart> make_router(const char* name, const SystemServices& services, const FabricPlan& plan,
+                                        SipId sip, CubeId cube) {
+  if (services.parts == nullptr || !services.parts->router) return std::make_unique<Router>(name, plan, sip, cube);
+  return made(services.parts->router(name, sip, cube, plan), "router");
+}
+}  // namespace
+
 Sip::Sip(const sc_core::sc_module_name& name, const SystemServices& services, const FabricPlan& plan, SipId id)
     : sc_core::sc_module(name),
       rst_n("rst_n"),
@@ -18,12 +26,12 @@ Sip::Sip(const sc_core::sc_module_name& name, const SystemServices& services, co
   for (uint32_t c = 0; c < config.cubes(); ++c) {
     const CubeId cube_id{c};
     m_cubes.push_back(std::make_unique<Cube>(fmt::format("cube{}", c).c_str(), services, plan, id, cube_id));
-    m_routers.push_back(std::make_unique<Router>(fmt::format("router{}", c).c_str(), plan, id, cube_id));
+    m_routers.push_back(make_router(fmt::format("router{}", c).c_str(), services, plan, id, cube_id));
     Cube& cube = *m_cubes[cube_id];
     cube.rst_n.bind(rst_n);
     cube.irq_out.bind(cube_irq[c]);
-    cube.crossbar.mesh_out.bind(m_routers[cube_id]->local_in);
-    m_routers[cube_id]->local_out.bind(cube.crossbar.mesh_in);
+    cube.crossbar.mesh_out.bind(m_routers[cube_id]->cube_in());
+    m_routers[cube_id]->cube_out().bind(cube.crossbar.mesh_in);
   }
   join_cubes(config, plan);
   join_ports(config, plan);
@@ -58,7 +66,7 @@ void Sip::join_ports(const SystemConfig& config, const FabricPlan& plan) {
   const LinkParams port{config.noc.cube_link.bytes_per_second, 0};
   const auto& attachments = plan.mesh().attachments();
   for (uint32_t a = 0; a < attachments.size(); ++a) {
-    Router& router = *m_routers[attachments[a].cube];
+    RouterPart& router = *m_routers[attachments[a].cube];
     m_port_out.push_back(std::make_unique<Link>(fmt::format("port{}_out", a).c_str(), port, framing));
     m_port_in.push_back(std::make_unique<Link>(fmt::format("port{}_in", a).c_str(), port, framing));
     router.fabric_out(a).bind(m_port_out[a]->link_in);

@@ -28,7 +28,7 @@ class Sip : public sc_core::sc_module {
 
   SipId id() const { return m_id; }
   Cube& cube(CubeId cube_id) { return *m_cubes[cube_id]; }
-  Router& router(CubeId cube_id) { return *m_routers[cube_id]; }
+  RouterPart& router(CubeId cube_id) { return *m_routers[cube_id]; }
   uint32_t cubes() const { return static_cast<uint32_t>(m_cubes.size()); }
   /// The link that leaves a cube by one side; null when there is no neighbour.
   Link* cube_link(CubeId from, Side side) { return m_cube_links[from][static_cast<size_t>(side)].get(); }
@@ -45,7 +45,7 @@ class Sip : public sc_core::sc_module {
 
   const SipId m_id;
   IdVector<CubeId, std::unique_ptr<Cube>> m_cubes;
-  IdVector<CubeId, std::unique_ptr<Router>> m_routers;
+  IdVector<CubeId, std::unique_ptr<RouterPart>> m_routers;
   IdVector<CubeId, std::array<std::unique_ptr<Link>, 4>> m_cube_links;
   std::vector<std::unique_ptr<Link>> m_port_out, m_port_in;
 };

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "models/core/errors.h"
 #include "models/fabric/switch_core.h"
@@ -42,11 +43,13 @@ std::string link_name(const SipGraph& graph, SipId from, uint32_t port) {
 
 }  // namespace
 
-System::System(const sc_core::sc_module_name& name, const SystemConfig& config, const tl::KernelRegistry& kernels)
+System::System(const sc_core::sc_module_name& name, const SystemConfig& config, tl::KernelRegistry& kernels,
+               SystemParts parts)
     : sc_core::sc_module(name),
       m_config(checked(*this, name, config)),
       m_kernels(kernels),
-      m_services{&m_config, &m_kernels, &m_payloads, &m_progress, &m_route_epoch},
+      m_parts(std::move(parts)),
+      m_services{&m_config, &m_kernels, &m_payloads, &m_progress, &m_route_epoch, &m_parts},
       m_plan(m_config),
       host_bridge("host_bridge", m_config),
       sip_rst_n("sip_rst_n", m_config.sips, [](const char* signal_name, size_t) {

@@ -11,6 +11,7 @@
 #include "models/host/host_bridge.h"
 #include "models/pe/pe.h"
 #include "models/sip/sip.h"
+#include "models/system/parts.h"
 #include "models/tl/kernel_registry.h"
 #include "models/tlm/payload_pool.h"
 
@@ -18,14 +19,16 @@ namespace ahbm::models {
 
 class SwitchCore;
 
-/// Elaborates every SIP, cube and PE of `config` and joins them. `config` is copied; `kernels` is referenced, so
-/// kernels may be added until their first launch. \throws ConfigError when the time resolution is not 1 ps \throws
+/// Elaborates every SIP, cube and PE of `config` and joins them. `config` and `parts` are copied; `kernels` is
+/// referenced, so kernels may be added until their first launch. `parts` puts the user's own blocks in the place of
+/// shipped ones. \throws ConfigError when the time resolution is not 1 ps \throws
 /// std::invalid_argument when a module of this name exists already or the name is not one (SystemC would rename
 ///         silently, and paths in configurations, logs and statistics would name another module)
 class System : public sc_core::sc_module {
   // What the public members are built from.
   const SystemConfig m_config;
-  const tl::KernelRegistry& m_kernels;
+  tl::KernelRegistry& m_kernels;
+  const SystemParts m_parts;
   uint64_t m_progress = 0;
   uint64_t m_route_epoch = 0;
   PayloadPool m_payloads;
@@ -33,11 +36,13 @@ class System : public sc_core::sc_module {
   const FabricPlan m_plan;
 
  public:
-  System(const sc_core::sc_module_name& name, const SystemConfig& config, const tl::KernelRegistry& kernels);
+  System(const sc_core::sc_module_name& name, const SystemConfig& config, tl::KernelRegistry& kernels,
+         SystemParts parts = {});
   ~System() override;
 
   const SystemConfig& config() const { return m_config; }
   const tl::KernelRegistry& kernels() const { return m_kernels; }
+  tl::KernelRegistry& kernels() { return m_kernels; }
   const SipGraph& graph() const { return m_plan.graph(); }
   const FabricPlan& plan() const { return m_plan; }
   const SystemServices& services() const { return m_services; }

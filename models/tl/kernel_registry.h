@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "models/tl/tl.h"
 
@@ -24,10 +24,10 @@ class KernelRegistry {
   uint32_t add(std::string name, KernelFn fn);
   const Entry* find(std::string_view name) const;
   const Entry* find(uint32_t id) const;
-  const std::vector<Entry>& entries() const { return m_entries; }
+  const std::deque<Entry>& entries() const { return m_entries; }
 
  private:
-  std::vector<Entry> m_entries;
+  std::deque<Entry> m_entries;  ///< a pointer to an entry stays good while others are added
   std::unordered_map<std::string, size_t> m_by_name;
 };
 

@@ -66,7 +66,7 @@ TEST_P(AnyToAny, DeliversOverTheShortestWay) {
             ASSERT_GE(o.delay, latency) << s << "." << c << " to " << d << "." << e;
             ASSERT_LE(o.delay, latency + 320) << s << "." << c << " to " << d << "." << e;  // 8 + 16 bytes at 100 GB/s
             uint64_t stored = 0;
-            m.system.sip(SipId{d}).cube(CubeId{e}).hbm.memory().read(8 * who, &stored, 8);
+            m.system.sip(SipId{d}).cube(CubeId{e}).hbm().memory().read(8 * who, &stored, 8);
             ASSERT_EQ(stored, word);
             ASSERT_EQ(from[who]->read_value<uint64_t>(to), word);
             Access a;

@@ -120,7 +120,7 @@ TEST_F(SystemTest, AccessesAcrossARegionsEndChangeNothing) {
     EXPECT_TRUE(behind.arrivals.empty());
     EXPECT_TRUE(in_block.arrivals.empty());
     EXPECT_EQ(completions, 0);
-    EXPECT_FALSE(m.system.sip(SipId{0}).cube(CubeId{0}).hbm.memory().touched());
+    EXPECT_FALSE(m.system.sip(SipId{0}).cube(CubeId{0}).hbm().memory().touched());
     // Debug transport past the end: the short count.
     std::vector<uint8_t> data;
     Access a;
@@ -405,7 +405,7 @@ TEST_F(SystemTest, ModuleNamesAreThePaths) {
   EXPECT_STREQ(m.system.name(), "system");
   EXPECT_STREQ(m.system.sip(SipId{1}).name(), "system.sip1");
   EXPECT_STREQ(m.system.pe({SipId{0}, CubeId{1}, PeId{1}}).name(), "system.sip0.cube1.pe1");
-  EXPECT_STREQ(m.system.sip(SipId{0}).cube(CubeId{3}).hbm.name(), "system.sip0.cube3.hbm");
+  EXPECT_STREQ(m.system.sip(SipId{0}).cube(CubeId{3}).hbm().name(), "system.sip0.cube3.hbm");
   EXPECT_STREQ(m.system.sip(SipId{0}).router(CubeId{2}).name(), "system.sip0.router2");
   EXPECT_STREQ(m.system.host_bridge.name(), "system.host_bridge");
   EXPECT_EQ(sc_core::sc_find_object("system.sip0.cube1.pe1"), &m.system.pe({SipId{0}, CubeId{1}, PeId{1}}));
@@ -478,7 +478,7 @@ TEST_F(SystemTest, TimingOnlyTakesTheSameTime) {
       const auto d = without.system.host_bridge.read(hbm(0, 1, 77), nullptr, n);
       EXPECT_EQ(c.done, d.done);
     }
-    EXPECT_FALSE(without.system.sip(SipId{1}).cube(CubeId{1}).hbm.memory().touched());
+    EXPECT_FALSE(without.system.sip(SipId{1}).cube(CubeId{1}).hbm().memory().touched());
     // A missing data pointer is an error when bytes should move.
     EXPECT_EQ(with.system.host_bridge.write(hbm(1, 1, 0), nullptr, 8).status, tlm::TLM_GENERIC_ERROR_RESPONSE);
   });

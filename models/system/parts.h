@@ -1,0 +1,50 @@
+// Own blocks in the place of shipped ones: what a System is told to build differently.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+
+#include "models/core/config/system_config.h"
+#include "models/fabric/fabric_plan.h"
+#include "models/fabric/router_part.h"
+#include "models/ipcq/ipcq.h"
+#include "models/pe/compute.h"
+#include "models/pe/sfr_block.h"
+#include "models/tlm/sockets.h"
+
+namespace ahbm::models {
+
+/// A memory stack. Answers b_transport and transport_dbg for the HBM window of its cube at global addresses, sets a
+/// status, and reads and writes no data where the data pointer is null (a timing-only simulation). `delay` is when the
+/// last byte of a write is here; what is added to it is the time that the access takes.
+class MemoryPart {
+ public:
+  virtual ~MemoryPart() = default;
+  virtual TargetSocket& bus() = 0;
+};
+
+/// Factories, called once per instance during elaboration, inside the module that the part belongs to: a part that is
+/// an sc_module takes `name`, so that its path is that of the shipped one. An empty factory means the shipped part; one
+/// that returns null is an error. To replace some instances only, return the shipped class for the others.
+struct SystemParts {
+  std::function<std::unique_ptr<ComputeModel>(const PeLocation& pe, const PeConfig& config)> compute;
+  std::function<std::unique_ptr<IpcqPart>(const char* name, const PeLocation& pe, const Ipcq::Parts& around)> ipcq;
+  std::function<std::unique_ptr<SfrPart>(const char* name, const PeLocation& pe, const SystemConfig& config,
+                                         SfrHost& host)>
+      sfr;
+  std::function<std::unique_ptr<MemoryPart>(const char* name, SipId sip, CubeId cube, const SystemConfig& config)>
+      memory;
+  std::function<std::unique_ptr<RouterPart>(const char* name, SipId sip, CubeId cube, const FabricPlan& plan)> router;
+};
+
+/// What a factory made. \throws std::invalid_argument naming the factory when that is nothing
+template <typename Part>
+std::unique_ptr<Part> made(std::unique_ptr<Part> part, const char* factory) {
+  if (part == nullptr) throw std::invalid_argument(fmt::format("SystemParts::{} returned no part", factory));
+  return part;
+}
+
+}  // namespace ahbm::models
