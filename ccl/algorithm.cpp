@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <stdexcept>
 
 #include "ccl/algorithms/modules.h"
@@ -19,6 +20,22 @@ const char* to_string(CubeLayout l) {
   return kNames[static_cast<size_t>(l)];
 }
 
+bool reduces(Collective c) {
+  return c == Collective::AllReduce || c == Collective::Reduce || c == Collective::ReduceScatter;
+}
+
+uint64_t CollectiveShape::block_begin(uint32_t rank) const {
+  if (counts.empty()) return rank * count;
+  return std::accumulate(counts.begin(), counts.begin() + rank, uint64_t{0});
+}
+
+CollectiveShape lane_shape(uint64_t count, CubeLayout layout) {
+  CollectiveShape shape;
+  shape.count = count;
+  shape.layout = layout;
+  return shape;
+}
+
 void Registry::add(AlgorithmModule module) {
   if (module.name.empty()) throw std::invalid_argument("an algorithm module needs a name");
   const auto require = [&](bool there, const char* what) {
@@ -27,10 +44,10 @@ void Registry::add(AlgorithmModule module) {
   require(module.kernel != nullptr, "kernel");
   require(!module.kernel_name.empty(), "kernel_name");
   require(static_cast<bool>(module.refusal), "refusal");
-  require(static_cast<bool>(module.kernel_args), "kernel_args");
+  require(module.kernel_args || module.rank_args, "kernel_args or rank_args");
   require(static_cast<bool>(module.connections), "connections");
   require(static_cast<bool>(module.time), "time");
-  require(static_cast<bool>(module.reduction_order), "reduction_order");
+  require(!reduces(module.collective) || module.reduction_order, "reduction_order");
   if (m_modules.count(module.name) != 0) {
     throw std::invalid_argument(fmt::format("an algorithm module named '{}' exists already", module.name));
   }

@@ -1,5 +1,5 @@
-// The interface of an algorithm module: what the seed's `module:` imports. A module is data plus four pure functions; it
-// never sees SystemC. Built-in modules are registered by ccl::register_builtin_algorithms; a shared object offers
+// The interface of an algorithm module: what the seed's `module:` imports. A module is data plus four pure functions;
+// it never sees SystemC. Built-in modules are registered by ccl::register_builtin_algorithms; a shared object offers
 // `extern "C" int ahbm_register(ahbm::ccl::Registry&, uint32_t abi)`.
 #pragma once
 
@@ -19,10 +19,19 @@
 
 namespace ahbm::ccl {
 
-constexpr uint32_t kAbiVersion = 1;
+constexpr uint32_t kAbiVersion = 2;
 
 enum class Collective : uint8_t {
-  AllReduce, Broadcast, Reduce, AllGather, ReduceScatter, AllToAll, Gather, Scatter, SendRecv, Barrier,
+  AllReduce,
+  Broadcast,
+  Reduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Gather,
+  Scatter,
+  SendRecv,
+  Barrier,
 };
 const char* to_string(Collective c);  ///< all_reduce, ...
 
@@ -33,13 +42,58 @@ const char* to_string(CubeLayout l);
 /// The group that a collective runs on. `sips[r]` is rank r's SIP.
 struct Group {
   std::vector<SipId> sips;
-  uint32_t cube_w = 1, cube_h = 1;   ///< launched cubes: (1,1) or the topology's mesh
-  uint32_t n_cubes = 1;              ///< cubes that hold a shard
+  uint32_t cube_w = 1, cube_h = 1;  ///< launched cubes: (1,1) or the topology's mesh
+  uint32_t n_cubes = 1;             ///< cubes that hold a shard
   SipTopology topology = SipTopology::Ring1d;
   uint32_t sip_w = 1, sip_h = 1;
   uint32_t machine_sips = 1;
   bool double_links = false;
   uint32_t size() const { return static_cast<uint32_t>(sips.size()); }
+};
+
+/// One call of a collective on one lane: the same cube of every SIP of the group, with contiguous buffers. What lies
+/// otherwise in memory (a `dim` that is not the first, strides, cubes that hold other parts on input than on output,
+/// sums in fp32) is packed before and unpacked after by the caller. A block is what one rank contributes or ends with;
+/// blocks lie one after the other in the order of group ranks.
+///
+///   collective      input (elements)            output                        in place
+///   all_reduce      the output                  count                         always
+///   broadcast       the output (root's)         count                         always
+///   reduce          count                       count, at the root only       input == output
+///   all_gather      block of this rank          all blocks                    input == its block in output
+///   reduce_scatter  all blocks                  block of this rank            output == its block in input
+///   all_to_all      blocks for 0..n-1           blocks from 0..n-1            never
+///   gather          block of this rank          all blocks, at the root only  input == its block in the root's output
+///   scatter         all blocks, at the root     block of this rank            output == its block in the root's input
+///   send_recv       count, at the root          count, at the peer            -
+///   barrier         -                           -                             -
+///
+/// Inputs stay as they are, except in place. All ranks of the group launch the kernel, also with nothing to do; only of
+/// a send_recv the others than root and peer do not.
+struct CollectiveShape {
+  uint64_t count = 0;  ///< elements; of one block where there are blocks
+  uint32_t root = 0;   ///< group rank; source of a send_recv
+  uint32_t peer = 0;   ///< group rank; destination of a send_recv
+  /// Elements of each block where they differ: n of them; all_to_all: n * n, [from * n + to]. Empty: `count` each.
+  std::vector<uint64_t> counts;
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  CubeLayout layout = CubeLayout::Sharded;
+
+  uint64_t block(uint32_t rank) const { return counts.empty() ? count : counts[rank]; }
+  uint64_t block_begin(uint32_t rank) const;                   ///< first element of a block among all blocks
+  uint64_t total(uint32_t n) const { return block_begin(n); }  ///< elements of all n blocks
+  uint64_t sent(uint32_t n, uint32_t from, uint32_t to) const { return counts.empty() ? count : counts[from * n + to]; }
+};
+
+/// `count` elements in the given layout, everything else as it is by default.
+CollectiveShape lane_shape(uint64_t count, CubeLayout layout = CubeLayout::Sharded);
+
+/// Device addresses of a PE's buffers; 0 where a rank has none.
+struct CollectiveBuffers {
+  Addr input = 0;
+  Addr output = 0;
+  Addr scratch = 0;  ///< of AlgorithmModule::scratch_bytes
 };
 
 /// One queue pair that a kernel needs: from (rank, cube) towards (peer_rank, peer_cube) under the name `dir`; the peer
@@ -54,12 +108,13 @@ struct Connection {
 /// Figures of a platform for closed forms. Seconds and bytes per second.
 struct CostQuery {
   uint32_t ranks = 1;
-  double bytes = 0;            ///< S, the logical buffer of a rank
-  double latency = 0;          ///< L of one SIP hop, doorbell to doorbell
-  double bandwidth = 0;        ///< B of one SIP link and direction, effective
+  double bytes = 0;      ///< S, as nccl-tests counts: the buffer; all_gather: the output; reduce_scatter: the input
+  double latency = 0;    ///< L of one SIP hop, doorbell to doorbell
+  double bandwidth = 0;  ///< B of one SIP link and direction, effective
   double cube_latency = 0, cube_bandwidth = 0;
   const Group* group = nullptr;
   CubeLayout layout = CubeLayout::Sharded;
+  double message_bytes = 0;  ///< payload of the longest message; 0: unknown, nothing is rounded up to messages
 };
 
 /// The documented order of a reduction: a tree over ranks (or rank x cube contributions) for a range of elements.
@@ -73,7 +128,7 @@ struct ReduceTree {
 struct AlgorithmModule {
   std::string name;  ///< as in ccl.yaml's `module:`
   Collective collective = Collective::AllReduce;
-  std::string doc;   ///< one line for `ahbm-vp`
+  std::string doc;  ///< one line for `ahbm-vp`
   std::set<ReduceOp> ops;
   std::set<DType> dtypes;
   std::set<CubeLayout> layouts;
@@ -86,15 +141,22 @@ struct AlgorithmModule {
   /// (sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, dtype, op).
   std::function<std::vector<uint64_t>(uint32_t world_size, uint64_t n_elem, uint32_t cube_w, uint32_t cube_h)>
       kernel_args;
+  /// Where the seed's form says too little: the words for one rank, between (output, input, scratch) and the appended
+  /// ones. A module has this or kernel_args.
+  std::function<std::vector<uint64_t>(const Group&, const CollectiveShape&, uint32_t rank)> rank_args;
+  /// Bytes of working memory that the kernel needs on every PE; not set: none.
+  std::function<uint64_t(const Group&, const CollectiveShape&)> scratch_bytes;
   /// Names of SIP topologies to the number that the kernel receives as sip_topo_kind; empty: the enum's own values.
   std::map<std::string, uint32_t> topo_name_to_kind;
-  /// Every connection that its kernel uses, each listed once.
-  std::function<std::vector<Connection>(const Group&)> connections;
+  /// Every connection that its kernel uses, each listed once, for all lanes. Of the shape it heeds root, peer, and
+  /// which of `counts` are 0.
+  std::function<std::vector<Connection>(const Group&, const CollectiveShape&)> connections;
   /// Simulated seconds of an uncontended run, reduction free.
   std::function<double(const CostQuery&)> time;
-  /// The order in which contributions are reduced, for `count` elements per lane. Contribution index: rank for Sharded
-  /// and Replicated, rank * n_cubes + cube for Partial.
-  std::function<std::vector<ReduceTree>(const Group&, uint64_t count, CubeLayout layout)> reduction_order;
+  /// The order in which contributions are reduced, for all the elements of a lane (reduce_scatter: of all blocks).
+  /// Contribution index: rank for Sharded and Replicated, rank * n_cubes + cube for Partial. Not set where nothing is
+  /// reduced.
+  std::function<std::vector<ReduceTree>(const Group&, const CollectiveShape&)> reduction_order;
 };
 
 class Registry {
@@ -109,7 +171,10 @@ class Registry {
   std::map<std::string, AlgorithmModule, std::less<>> m_modules;
 };
 
-/// ring, ring_bidirectional, intercube.
+/// Whether a collective reduces: all_reduce, reduce, reduce_scatter.
+bool reduces(Collective c);
+
+/// Everything in ccl/algorithms.
 void register_builtin_algorithms(Registry& registry);
 
 }  // namespace ahbm::ccl

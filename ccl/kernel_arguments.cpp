@@ -29,8 +29,12 @@ std::vector<uint64_t> pack_arguments(Addr buffer, const std::vector<uint64_t>& k
   return words;
 }
 
-std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group& group, uint32_t rank, Addr buffer,
-                                     uint64_t n_elem, DType dtype, ReduceOp op, CubeLayout layout) {
+std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group& group, uint32_t rank,
+                                     const CollectiveBuffers& buffers, const CollectiveShape& shape) {
+  check_shape(module.collective, group.size(), shape);
+  if (rank >= group.size()) {
+    throw std::invalid_argument(fmt::format("{}: rank {} of a group of {}", module.name, rank, group.size()));
+  }
   AppendedArguments a;
   a.sip_rank = rank;
   const auto kind = module.topo_name_to_kind.find(to_string(group.topology));
@@ -41,10 +45,53 @@ std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group&
   a.sip_topo_kind = module.topo_name_to_kind.empty() ? static_cast<uint32_t>(group.topology) : kind->second;
   a.sip_topo_w = group.sip_w;
   a.sip_topo_h = group.sip_h;
-  a.dtype = dtype;
-  a.op = op;
-  a.layout = layout;
-  return pack_arguments(buffer, module.kernel_args(group.size(), n_elem, group.cube_w, group.cube_h), a);
+  a.dtype = shape.dtype;
+  a.op = shape.op;
+  a.layout = shape.layout;
+  if (!module.rank_args) {
+    return pack_arguments(buffers.output, module.kernel_args(group.size(), shape.count, group.cube_w, group.cube_h), a);
+  }
+  std::vector<uint64_t> words{buffers.input, buffers.scratch};
+  const std::vector<uint64_t> own = module.rank_args(group, shape, rank);
+  words.insert(words.end(), own.begin(), own.end());
+  return pack_arguments(buffers.output, words, a);
+}
+
+std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group& group, uint32_t rank, Addr buffer,
+                                     uint64_t n_elem, DType dtype, ReduceOp op, CubeLayout layout) {
+  CollectiveShape shape;
+  shape.count = n_elem;
+  shape.dtype = dtype;
+  shape.op = op;
+  shape.layout = layout;
+  return pack_arguments(module, group, rank, {buffer, buffer, 0}, shape);
+}
+
+void check_shape(Collective collective, uint32_t n, const CollectiveShape& shape) {
+  const auto fail = [&](const std::string& what) {
+    throw std::invalid_argument(fmt::format("{}: {}", to_string(collective), what));
+  };
+  if (shape.root >= n) fail(fmt::format("root {} in a group of {}", shape.root, n));
+  if (shape.peer >= n) fail(fmt::format("peer {} in a group of {}", shape.peer, n));
+  if (shape.counts.empty()) return;
+  const size_t expected = collective == Collective::AllToAll ? size_t{n} * n : n;
+  if (shape.counts.size() != expected) {
+    fail(fmt::format("{} element counts where {} are expected", shape.counts.size(), expected));
+  }
+}
+
+ModuleArguments::ModuleArguments(const tl::Args& args) : AppendedArguments(unpack_appended(args)), m_args(args) {
+  output = take();
+  input = take();
+  scratch = take();
+}
+
+uint64_t ModuleArguments::take() {
+  if (m_next + kAppendedWords >= m_args.size()) {
+    throw std::invalid_argument(
+        fmt::format("a collective's kernel got {} argument words, too few for its module", m_args.size()));
+  }
+  return m_args.u64(m_next++);
 }
 
 AppendedArguments unpack_appended(const tl::Args& args) {

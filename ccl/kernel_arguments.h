@@ -4,6 +4,7 @@
 //   0                 address of this PE's buffer
 //   1 .. k            the module's kernel_args(world_size, n_elem, cube_w, cube_h); of the built-in modules these are
 //                     world_size, n_elem, cube_w, cube_h themselves
+//   0 .. 2            of a module with rank_args: addresses of output, input and scratch, then its words
 //   then, at the end  sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, dtype, op, layout
 #pragma once
 
@@ -30,15 +31,40 @@ constexpr size_t kAppendedWords = 7;
 std::vector<uint64_t> pack_arguments(Addr buffer, const std::vector<uint64_t>& kernel_args,
                                      const AppendedArguments& appended);
 
-/// As `pack_arguments`, with the module's kernel_args and its number for the group's topology.
+/// The argument words of one PE.
+/// \param shape of this PE's lane: lanes of a group can differ in their element counts
+/// \throws std::invalid_argument when the buffers, the root or the counts do not fit the collective
+std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group& group, uint32_t rank,
+                                     const CollectiveBuffers& buffers, const CollectiveShape& shape);
+
+/// An all-reduce in place, with the module's kernel_args and its number for the group's topology.
 /// \param n_elem elements of the buffer of this PE
 std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group& group, uint32_t rank, Addr buffer,
                                      uint64_t n_elem, DType dtype, ReduceOp op, CubeLayout layout);
 
+/// \throws std::invalid_argument when root, peer or the number of counts do not fit a group of n ranks
+void check_shape(Collective collective, uint32_t n, const CollectiveShape& shape);
+
 /// \throws std::invalid_argument when there are too few words or one is out of its range
 AppendedArguments unpack_appended(const tl::Args& args);
 
-/// The arguments of the built-in modules.
+/// The arguments of a module with rank_args; its own words are taken one by one.
+class ModuleArguments : public AppendedArguments {
+ public:
+  /// \throws std::invalid_argument when there are too few words or one is out of its range; so does `take`
+  explicit ModuleArguments(const tl::Args& args);
+  uint64_t take();
+  uint32_t take32() { return static_cast<uint32_t>(take()); }
+  uint32_t item() const { return item_bytes(dtype); }
+
+  Addr output = 0, input = 0, scratch = 0;
+
+ private:
+  const tl::Args& m_args;
+  size_t m_next = 0;
+};
+
+/// The arguments of a module whose kernel_args are `builtin_kernel_args`.
 struct CollectiveArguments : AppendedArguments {
   Addr buffer = 0;
   uint32_t world_size = 1;

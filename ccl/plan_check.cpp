@@ -238,7 +238,7 @@ class Checker {
       p.contents =
           std::make_unique<Contents>(n_elem, Value{m_sets.single(layout == CubeLayout::Partial ? pe : p.rank), 1});
     }
-    for (const Connection& c : module.connections(group)) connect(c);
+    for (const Connection& c : module.connections(group, {})) connect(c);
     for (Program& p : m_programs) record(module, p);
   }
 

@@ -82,4 +82,71 @@ void evaluate_reference(const std::vector<ReduceTree>& order, const std::vector<
   }
 }
 
+std::vector<uint8_t> expected_output(Collective collective, uint32_t rank, const CollectiveShape& shape,
+                                     const std::vector<std::vector<uint8_t>>& inputs,
+                                     const std::vector<ReduceTree>& order) {
+  using Bytes = std::vector<uint8_t>;
+  const auto n = static_cast<uint32_t>(inputs.size());
+  const uint64_t item = item_bytes(shape.dtype);
+  const auto input = [&](uint32_t r, uint64_t elements) -> const Bytes& {
+    if (inputs[r].size() != elements * item) {
+      throw std::invalid_argument(fmt::format("{}: rank {} gave {} bytes where {} elements of {} bytes are expected",
+                                              to_string(collective), r, inputs[r].size(), elements, item));
+    }
+    return inputs[r];
+  };
+  const auto part = [&](const Bytes& from, uint64_t begin, uint64_t elements) {
+    const auto first = from.begin() + static_cast<ptrdiff_t>(begin * item);
+    return Bytes(first, first + static_cast<ptrdiff_t>(elements * item));
+  };
+  const auto reduced = [&](uint64_t elements) {
+    std::vector<const void*> contributions;
+    for (uint32_t r = 0; r < n; ++r) contributions.push_back(input(r, elements).data());
+    Bytes out(elements * item);
+    evaluate_reference(order, contributions, elements, shape.dtype, shape.op, shape.op == ReduceOp::Avg ? n : 1,
+                       out.data());
+    return out;
+  };
+  const auto joined = [&](auto&& block_of) {
+    Bytes out;
+    for (uint32_t r = 0; r < n; ++r) {
+      const Bytes block = block_of(r);
+      out.insert(out.end(), block.begin(), block.end());
+    }
+    return out;
+  };
+
+  switch (collective) {
+    case Collective::AllReduce:
+      return reduced(shape.count);
+    case Collective::Reduce:
+      return rank == shape.root ? reduced(shape.count) : Bytes();
+    case Collective::ReduceScatter:
+      return part(reduced(shape.total(n)), shape.block_begin(rank), shape.block(rank));
+    case Collective::Broadcast:
+      return input(shape.root, shape.count);
+    case Collective::SendRecv:
+      return rank == shape.peer ? input(shape.root, shape.count) : Bytes();
+    case Collective::Scatter:
+      return part(input(shape.root, shape.total(n)), shape.block_begin(rank), shape.block(rank));
+    case Collective::Gather:
+      if (rank != shape.root) return {};
+      [[fallthrough]];
+    case Collective::AllGather:
+      return joined([&](uint32_t r) { return input(r, shape.block(r)); });
+    case Collective::AllToAll:
+      return joined([&](uint32_t r) {
+        uint64_t begin = 0, all = 0;
+        for (uint32_t to = 0; to < n; ++to) {
+          if (to < rank) begin += shape.sent(n, r, to);
+          all += shape.sent(n, r, to);
+        }
+        return part(input(r, all), begin, shape.sent(n, r, rank));
+      });
+    case Collective::Barrier:
+      return {};
+  }
+  throw std::invalid_argument(fmt::format("no collective has the number {}", static_cast<int>(collective)));
+}
+
 }  // namespace ahbm::ccl

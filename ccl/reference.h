@@ -18,4 +18,12 @@ namespace ahbm::ccl {
 void evaluate_reference(const std::vector<ReduceTree>& order, const std::vector<const void*>& contributions,
                         uint64_t count, DType dtype, ReduceOp op, uint64_t divisor, void* out);
 
+/// What a rank's output must hold after a collective, bit for bit; empty where the rank has no output.
+/// \param inputs what every rank gave (all_reduce and broadcast: its buffer; empty where a rank gives nothing), Sharded
+/// \param order of the algorithm's reduction; unused where nothing is reduced
+/// \throws std::invalid_argument when an input has another length than the shape says
+std::vector<uint8_t> expected_output(Collective collective, uint32_t rank, const CollectiveShape& shape,
+                                     const std::vector<std::vector<uint8_t>>& inputs,
+                                     const std::vector<ReduceTree>& order);
+
 }  // namespace ahbm::ccl

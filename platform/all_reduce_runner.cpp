@@ -167,7 +167,7 @@ class Point {
           contributions.push_back(host.back().data());
         }
       }
-      ccl::evaluate_reference(module.reduction_order(group, n, layout), contributions, n, o.dtype, o.op, divisor,
+      ccl::evaluate_reference(module.reduction_order(group, ccl::lane_shape(n, layout)), contributions, n, o.dtype, o.op, divisor,
                               out.data() + first * m_item);
     };
     if (layout != ccl::CubeLayout::Sharded) {

@@ -58,27 +58,27 @@ AlgorithmModule intercube_module() {
   m.doc = "tensor partial over the cubes: reduce to the centre of each mesh, ring between the SIPs, broadcast back";
   m.layouts = {CubeLayout::Partial};
   m.kernel = intercube_kernel;
-  m.connections = [](const Group& g) {
+  m.connections = [](const Group& g, const CollectiveShape&) {
     std::vector<Connection> out;
     append_mesh_connections(g, out);
     append_ring_connections(g, tree_root(CubeShape(g.cube_w, g.n_cubes)), out);
     return out;
   };
   m.time = [](const CostQuery& q) { return bidirectional_seconds(q) + 2 * mesh_seconds(q); };
-  m.reduction_order = [](const Group& g, uint64_t count, CubeLayout layout) {
-    if (layout != CubeLayout::Partial && g.n_cubes > 1) {
+  m.reduction_order = [](const Group& g, const CollectiveShape& shape) {
+    if (shape.layout != CubeLayout::Partial && g.n_cubes > 1) {
       throw std::invalid_argument("intercube has an order of reduction for partial tensors only");
     }
-    const CubeShape shape(g.cube_w, g.n_cubes);
+    const CubeShape mesh(g.cube_w, g.n_cubes);
     std::vector<ReduceTree> trees =
-        lanes_order_of_reduction(g, count, CubeLayout::Sharded, bidirectional_order_of_reduction);
+        lanes_order_of_reduction(g, shape.count, CubeLayout::Sharded, bidirectional_order_of_reduction);
     for (ReduceTree& tree : trees) {
       std::vector<int32_t> expanded;
       for (int32_t leaf : tree.postfix) {
         if (leaf < 0) {
           expanded.push_back(leaf);
         } else {
-          append_tree_order(shape, leaf * static_cast<int32_t>(g.n_cubes), expanded);
+          append_tree_order(mesh, leaf * static_cast<int32_t>(g.n_cubes), expanded);
         }
       }
       tree.postfix = std::move(expanded);

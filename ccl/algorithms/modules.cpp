@@ -45,7 +45,7 @@ AlgorithmModule sip_ring_module_base() {
   m.layouts = {CubeLayout::Sharded, CubeLayout::Replicated};
   m.refusal = [](const Group& g) { return ring_order(g).refusal; };
   m.kernel_args = builtin_kernel_args;
-  m.connections = [](const Group& g) {
+  m.connections = [](const Group& g, const CollectiveShape&) {
     std::vector<Connection> out;
     append_mesh_connections(g, out);
     for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_ring_connections(g, cube, out);

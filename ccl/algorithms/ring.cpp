@@ -60,8 +60,8 @@ AlgorithmModule ring_module() {
     if (q.ranks < 2) return gather_seconds(q);
     return 2 * (q.ranks - 1) * (q.latency + q.bytes / (q.ranks * q.bandwidth)) + gather_seconds(q);
   };
-  m.reduction_order = [](const Group& g, uint64_t count, CubeLayout layout) {
-    return lanes_order_of_reduction(g, count, layout, ring_order_of_reduction);
+  m.reduction_order = [](const Group& g, const CollectiveShape& shape) {
+    return lanes_order_of_reduction(g, shape.count, shape.layout, ring_order_of_reduction);
   };
   return m;
 }

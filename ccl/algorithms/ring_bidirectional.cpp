@@ -102,8 +102,8 @@ AlgorithmModule ring_bidirectional_module() {
   m.kernel_name = "ccl_ring_bidirectional";
   m.doc = "both directions of a ring at once: 2 ceil((n-1)/2) L + (n-1)/n S/B";
   m.time = [](const CostQuery& q) { return bidirectional_seconds(q) + gather_seconds(q); };
-  m.reduction_order = [](const Group& g, uint64_t count, CubeLayout layout) {
-    return lanes_order_of_reduction(g, count, layout, bidirectional_order_of_reduction);
+  m.reduction_order = [](const Group& g, const CollectiveShape& shape) {
+    return lanes_order_of_reduction(g, shape.count, shape.layout, bidirectional_order_of_reduction);
   };
   return m;
 }

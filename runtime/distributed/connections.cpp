@@ -188,7 +188,7 @@ const LinkTable& Connections::table(const ccl::AlgorithmModule& module, const cc
   const auto known = im.tables.find(key);
   if (known != im.tables.end()) return known->second;
 
-  const std::vector<ccl::Connection> connections = module.connections(group);
+  const std::vector<ccl::Connection> connections = module.connections(group, {});
   std::vector<ccl::QpAssignment> qps(connections.size());
   std::vector<bool> used(im.installed.size());
   std::vector<size_t> missing;

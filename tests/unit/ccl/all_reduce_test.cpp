@@ -169,7 +169,8 @@ TEST(AllReduce, ReferenceGivesThePlainSum) {
       pointers.push_back(data[k].data());
     }
     std::vector<int32_t> got(101);
-    evaluate_reference(m.reduction_order(g, 101, layout), pointers, 101, DType::Int32, ReduceOp::Sum, 1, got.data());
+    evaluate_reference(m.reduction_order(g, lane_shape(101, layout)), pointers, 101, DType::Int32, ReduceOp::Sum, 1,
+                       got.data());
     EXPECT_EQ(got, sum) << algorithm;
   }
 }
@@ -178,19 +179,19 @@ TEST(AllReduce, ReferenceGivesThePlainSum) {
 TEST(AllReduce, DocumentedOrderOfTheBidirectionalRing) {
   const auto order = builtin().find("ring_bidirectional")->reduction_order;
   constexpr int32_t kOp = ReduceTree::kCombine;
-  const auto four = order(make_group(4), 8, CubeLayout::Sharded);
+  const auto four = order(make_group(4), lane_shape(8, CubeLayout::Sharded));
   ASSERT_EQ(four.size(), 8u);  // four chunks of two halves of one element
   EXPECT_EQ(four[0].range, (Range{0, 1}));
   EXPECT_EQ(four[0].postfix, (std::vector<int32_t>{0, 3, 2, kOp, kOp, 1, kOp}));  // (x0 + (x3 + x2)) + x1
   EXPECT_EQ(four[1].range, (Range{1, 1}));
   EXPECT_EQ(four[1].postfix, (std::vector<int32_t>{0, 3, kOp, 1, 2, kOp, kOp}));  // (x0 + x3) + (x1 + x2)
-  const auto three = order(make_group(3), 3, CubeLayout::Sharded);
+  const auto three = order(make_group(3), lane_shape(3, CubeLayout::Sharded));
   ASSERT_EQ(three.size(), 3u);
   EXPECT_EQ(three[1].postfix, (std::vector<int32_t>{1, 0, kOp, 2, kOp}));
 }
 
 TEST(AllReduce, DocumentedOrderOfTheRing) {
-  const auto trees = builtin().find("ring")->reduction_order(make_group(3), 3, CubeLayout::Sharded);
+  const auto trees = builtin().find("ring")->reduction_order(make_group(3), lane_shape(3, CubeLayout::Sharded));
   ASSERT_EQ(trees.size(), 3u);
   constexpr int32_t kOp = ReduceTree::kCombine;
   EXPECT_EQ(trees[1].postfix, (std::vector<int32_t>{0, 2, 1, kOp, kOp}));  // x0 + (x2 + x1)

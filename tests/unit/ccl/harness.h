@@ -94,7 +94,7 @@ inline void run_case(const Case& c) {
   config.shape.pes = 1;
   config.schedule = c.schedule;
   tl::Twin twin(config);
-  for (const Connection& k : m->connections(g)) {
+  for (const Connection& k : m->connections(g, {})) {
     const RingShape& s = k.rank == k.peer_rank ? c.queues.cube : c.queues.sip;
     twin.connect(
         {k.rank * cubes + k.cube, k.dir, k.peer_rank * cubes + k.peer_cube, k.peer_dir, s.n_slots, s.slot_bytes});
@@ -141,7 +141,7 @@ inline void run_case(const Case& c) {
       }
     }
     std::vector<uint8_t> expected(count * item);
-    evaluate_reference(m->reduction_order(g, count, c.layout), contributions, count, c.dtype, c.op,
+    evaluate_reference(m->reduction_order(g, lane_shape(count, c.layout)), contributions, count, c.dtype, c.op,
                        c.op == ReduceOp::Avg ? n : 1, expected.data());
     for (uint32_t rank = 0; rank < n; ++rank) {
       SCOPED_TRACE(fmt::format("rank {} cube {}", rank, cube));

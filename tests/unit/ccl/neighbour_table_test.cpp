@@ -41,7 +41,7 @@ struct Installed {
 Installed assign(QpAllocator& allocator, uint32_t id, uint32_t n = 4) {
   Installed i;
   i.group = make_group(n, 2, 2);
-  i.connections = builtin().find("ring")->connections(i.group);
+  i.connections = builtin().find("ring")->connections(i.group, {});
   i.assignments = assign_queue_pairs(allocator, id, i.group, i.connections, i.config.ipcq);
   return i;
 }
@@ -100,7 +100,7 @@ TEST(QpAllocator, AssignmentIsAllOrNothing) {
   config.ipcq.queue_pairs = 3;  // a corner of 2x2 cubes needs two for the mesh and two for the ring
   QpAllocator allocator(config);
   const Group group = make_group(4, 2, 2);
-  EXPECT_THROW(assign_queue_pairs(allocator, 1, group, builtin().find("ring")->connections(group), config.ipcq),
+  EXPECT_THROW(assign_queue_pairs(allocator, 1, group, builtin().find("ring")->connections(group, {}), config.ipcq),
                std::runtime_error);
   EXPECT_EQ(allocator.queue_pairs_in_use(), 0u);
 }
