@@ -83,7 +83,7 @@ Dims local_shape(const MeshLayout& mesh, const Placements& placements, const Dim
 
 Dims local_shape(const DTensorSpec& spec, uint32_t rank) {
   const auto c = spec.mesh()->coordinate(rank);
-  if (!c) return {0};
+  if (!c) return spec.ndim() == 0 ? Dims{} : Dims{0};
   return local_shape(*spec.mesh(), spec.placements(), spec.shape(), *c);
 }
 
@@ -120,7 +120,7 @@ std::vector<Range> owned_along(const MeshLayout& mesh, const Placements& placeme
 
 LocalPart local_part(const DTensorSpec& spec, uint32_t rank) {
   const auto c = spec.mesh()->coordinate(rank);
-  if (!c) return {Dims{0}, Dims{}};
+  if (!c) return {local_shape(spec, rank), Dims{}};
   LocalPart out{local_shape(*spec.mesh(), spec.placements(), spec.shape(), *c), Dims(spec.ndim(), 0)};
   for (size_t d = 0; d < spec.ndim(); ++d) {
     bool cut = false;

@@ -66,7 +66,7 @@ class DTensorSpec {
 /// Shape of what the rank at `coordinate` holds: placements applied left to right, each to the extent the ones before
 /// left over.
 Dims local_shape(const MeshLayout& mesh, const Placements& placements, const Dims& shape, const Coordinate& coordinate);
-/// Of a rank; [0] outside the mesh.
+/// Of a rank; outside the mesh [0], or [] for a 0-d tensor.
 Dims local_shape(const DTensorSpec& spec, uint32_t rank);
 
 struct LocalPart {
@@ -75,7 +75,7 @@ struct LocalPart {
   /// leaves the part in several pieces.
   std::optional<Dims> offset;
 };
-/// Shape and offset of a rank's part; shape [0] and offset [] outside the mesh.
+/// Shape and offset of a rank's part; offset [] outside the mesh.
 LocalPart local_part(const DTensorSpec& spec, uint32_t rank);
 /// The global indices along tensor dimension `dim` that the rank at `coordinate` holds, as ranges in local order.
 std::vector<Range> owned_along(const MeshLayout& mesh, const Placements& placements, const Dims& shape, int dim,
