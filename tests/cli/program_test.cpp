@@ -1,34 +1,15 @@
 // The program itself: what reaches the shell through SystemC's sc_main.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
-#include <string>
+#include "tests/cli/program.h"
 
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-struct Result {
-  int code = -1;
-  std::string text;
-};
-
-/// Runs `ahbm-vp arguments` in a shell; `text` is standard output, or with `2>&1 >/dev/null` standard error.
-Result run(const std::string& arguments) {
-  Result r;
-  FILE* pipe = popen((std::string(AHBM_VP_PROGRAM) + ' ' + arguments).c_str(), "r");
-  if (pipe == nullptr) return r;
-  std::array<char, 4096> buffer{};
-  size_t n = 0;
-  while ((n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0) r.text.append(buffer.data(), n);
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) r.code = WEXITSTATUS(status);
-  return r;
-}
+const auto& run = ahbm::platform::test::run_program;
 
 TEST(Program, ExitCodesReachTheShell) {
   EXPECT_EQ(run("--version").code, 0);
