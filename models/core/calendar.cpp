@@ -10,68 +10,70 @@ void Calendar::prune(Ps now) {
     m_busy.clear();
     m_head = 0;
   } else if (m_head >= 32 && m_head * 2 >= m_busy.size()) {
-    compact();
+    m_busy.erase(m_busy.begin(), m_busy.begin() + static_cast<std::ptrdiff_t>(m_head));
+    m_head = 0;
   }
 }
 
-void Calendar::compact() {
-  m_busy.erase(m_busy.begin(), m_busy.begin() + static_cast<std::ptrdiff_t>(m_head));
-  m_head = 0;
+void Calendar::push_last(Ps now) {
+  if (!m_busy.empty()) prune(now);
+  m_busy.push_back(m_last);
 }
 
-Calendar::Slot Calendar::reserve(Ps now, Ps earliest, Ps duration) {
-  prune(now);
-  if (duration == 0) return peek(earliest, 0);
-  // The common case: nothing lies ahead of the asked time.
-  if (m_busy.empty() || earliest >= m_busy.back().end) {
-    if (!m_busy.empty() && earliest == m_busy.back().end) {
-      m_busy.back().end = earliest + duration;
-    } else {
-      m_busy.push_back({earliest, earliest + duration});
-      if (size() > kMaxIntervals) {
-        m_busy[m_head + 1].begin = m_busy[m_head].begin;
-        ++m_head;
-      }
-    }
+void Calendar::bound() {
+  if (size() <= kMaxIntervals) return;
+  m_busy[m_head + 1].begin = m_busy[m_head].begin;
+  ++m_head;
+}
+
+Calendar::Slot Calendar::reserve_among(Ps now, Ps earliest, Ps duration) {
+  if (m_last.end <= now) {
+    m_busy.clear();
+    m_head = 0;
+    m_last = {0, 0};
+    if (duration != 0) m_last = {earliest, earliest + duration};
     return {earliest, earliest + duration};
   }
-  // Fill the gaps from `earliest` on. Every interval crossed merges with the new one, since no gap is left between.
+  if (duration == 0) {
+    prune(now);
+    return peek(earliest, 0);
+  }
+  // Fill the gaps from `earliest` on, which lies before the end of the last interval. Every interval crossed merges
+  // with the new one, since no gap is left between them.
+  push_last(now);
   auto it = std::lower_bound(m_busy.begin() + static_cast<std::ptrdiff_t>(m_head), m_busy.end(), earliest,
                              [](const Interval& i, Ps t) { return i.end < t; });
+  const auto first = it;
   Ps t = earliest;
-  auto first = it;
   Ps merged_begin = earliest;
-  if (it != m_busy.end() && it->begin <= earliest) {
+  if (it->begin <= earliest) {
     merged_begin = it->begin;
     t = it->end;
     ++it;
   }
   Slot slot{t, t};
   Ps left = duration;
-  while (it != m_busy.end() && t + left >= it->begin) {
+  while (it != m_busy.end() && left != 0 && t + left >= it->begin) {
     left -= it->begin - t;
+    slot.end = it->begin;  // where the transfer ends if nothing is left of it
     t = it->end;
     ++it;
-    if (left == 0) break;
   }
-  // `left` == 0 exactly at the start of an interval: the transfer ended there, the intervals only touch.
-  if (left == 0) {
-    slot.end = (it - 1)->begin;
-    *first = {merged_begin, (it - 1)->end};
+  if (left != 0) slot.end = t = t + left;
+  // [merged_begin, t) is busy now, in the place of the intervals [first, it).
+  if (first == it) {
+    m_busy.insert(first, {merged_begin, t});
   } else {
-    slot.end = t + left;
-    const Interval merged{merged_begin, slot.end};
-    if (first == it) {
-      m_busy.insert(first, merged);
-      if (size() > kMaxIntervals) {
-        m_busy[m_head + 1].begin = m_busy[m_head].begin;
-        ++m_head;
-      }
-      return slot;
-    }
-    *first = merged;
+    *first = {merged_begin, t};
+    m_busy.erase(first + 1, it);
   }
-  m_busy.erase(first + 1, it);
+  m_last = m_busy.back();
+  m_busy.pop_back();
+  bound();
+  if (m_head == m_busy.size()) {
+    m_busy.clear();
+    m_head = 0;
+  }
   return slot;
 }
 
@@ -80,8 +82,8 @@ Calendar::Slot Calendar::peek(Ps earliest, Ps duration) const {
   Ps left = duration;
   Slot slot{t, t};
   bool started = false;
-  for (size_t i = m_head; i < m_busy.size(); ++i) {
-    const Interval& b = m_busy[i];
+  for (size_t i = m_head; i <= m_busy.size(); ++i) {
+    const Interval& b = i < m_busy.size() ? m_busy[i] : m_last;
     if (b.end <= t) continue;
     if (b.begin > t) {
       if (!started) {

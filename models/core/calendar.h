@@ -23,13 +23,34 @@ class Calendar {
 
   /// Reserves `duration` at or after `earliest`. Everything that ended at or before `now` is forgotten.
   /// \pre now <= earliest
-  Slot reserve(Ps now, Ps earliest, Ps duration);
+  Slot reserve(Ps now, Ps earliest, Ps duration) {
+    // The common cases touch nothing but this object: the resource is free from `earliest` on for good.
+    if (earliest >= m_last.end && duration != 0) {
+      const Slot slot{earliest, earliest + duration};
+      if (earliest == m_last.end && m_last.end > m_last.begin) {
+        m_last.end = slot.end;
+        return slot;
+      }
+      if (m_last.end > now) {
+        push_last(now);
+        m_last = {slot.begin, slot.end};
+        bound();
+        return slot;
+      }
+      if (!m_busy.empty()) {
+        prune(now);  // what lies before a passed interval has passed too
+      }
+      m_last = {slot.begin, slot.end};
+      return slot;
+    }
+    return reserve_among(now, earliest, duration);
+  }
 
   /// What `reserve` would answer, without reserving.
   Slot peek(Ps earliest, Ps duration) const;
 
   /// Busy intervals held (diagnosis and the growth bound).
-  size_t size() const { return m_busy.size() - m_head; }
+  size_t size() const { return m_busy.size() - m_head + (m_last.end > m_last.begin); }
   /// More intervals than this are never held: beyond it the earliest two are joined, which gives up the gap between
   /// them.
   static constexpr size_t kMaxIntervals = 4096;
@@ -39,10 +60,13 @@ class Calendar {
     Ps begin, end;
   };
   void prune(Ps now);
-  void compact();
+  void push_last(Ps now);
+  void bound();
+  Slot reserve_among(Ps now, Ps earliest, Ps duration);
 
-  std::vector<Interval> m_busy;  ///< sorted, disjoint, never touching; [0, m_head) is dead
-  size_t m_head = 0;
+  Interval m_last{0, 0};         ///< the latest interval; begin == end: none
+  size_t m_head = 0;             ///< [0, m_head) of m_busy is dead
+  std::vector<Interval> m_busy;  ///< what lies before m_last: sorted, disjoint, never touching
 };
 
 }  // namespace ahbm
