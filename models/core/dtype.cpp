@@ -48,7 +48,9 @@ const DTypeInfo& info(DType t) {
 
 [[noreturn]] void refuse(const char* what, DType t) {
   throw NotImplementedError(
-      fmt::format("{} on {}: the machine computes on float, half, bfloat16 and int32 only", what, to_string(t)));
+      t == DType::Bool
+          ? fmt::format("{} on bool: bools know sum, max (or), product and min (and)", what)
+          : fmt::format("{} on {}: the machine computes on float, half, bfloat16 and int32 only", what, to_string(t)));
 }
 
 /// Device buffers carry no alignment beyond the element's, so maps are unaligned.
@@ -148,7 +150,7 @@ void narrow(const float* in, uint8_t* out, uint64_t n, Half) {
 
 constexpr uint64_t kBlock = 1024;
 
-/// fp32 and int32 need no conversion. `Sum` is the type that sums and products are made in: unsigned for integers,
+/// fp32 and integers need no conversion. `Sum` is the type that sums and products are made in: unsigned for integers,
 /// whose overflow wraps.
 template <typename T, typename SumType>
 void reduce_wide(ReduceOp op, void* dst, const void* a, const void* b, uint64_t n) {
@@ -226,6 +228,27 @@ T element_from(double v) {
     return to_integer<T>(v);
 }
 
+/// Integers truncate toward zero. A divisor beyond the type's range leaves 0, but for the one value that it can equal.
+template <typename T>
+void divide_integers(void* x, uint64_t n, uint64_t divisor) {
+  constexpr auto kLimit = static_cast<uint64_t>(std::numeric_limits<T>::max());
+  if (divisor <= kLimit) {
+    vec<T>(x, n) = vec<T>(x, n).unaryExpr([q = static_cast<T>(divisor)](T v) { return static_cast<T>(v / q); });
+    return;
+  }
+  const bool reachable = std::is_signed_v<T> && divisor == kLimit + 1;
+  vec<T>(x, n) = vec<T>(x, n).unaryExpr(
+      [reachable](T v) { return static_cast<T>(reachable && v == std::numeric_limits<T>::min() ? -1 : 0); });
+}
+
+void reduce_bools(ReduceOp op, uint8_t* dst, const uint8_t* a, const uint8_t* b, uint64_t n) {
+  if (op == ReduceOp::Sum || op == ReduceOp::Max) {
+    for (uint64_t i = 0; i < n; ++i) dst[i] = (a[i] | b[i]) != 0;
+  } else {
+    for (uint64_t i = 0; i < n; ++i) dst[i] = (a[i] != 0) & (b[i] != 0);
+  }
+}
+
 /// Calls f with a value of the element type. Bool is a byte of 0 or 1 and is told apart by the caller.
 template <typename F>
 auto dispatch(DType t, F&& f) {
@@ -262,6 +285,9 @@ bool is_floating(DType dtype) {
 }
 bool has_arithmetic(DType dtype) {
   return info(dtype).arithmetic;
+}
+bool can_reduce(ReduceOp op, DType dtype) {
+  return info(dtype).bytes != 0 && (dtype != DType::Bool || op != ReduceOp::Avg);
 }
 
 const char* to_string(ReduceOp op) {
@@ -317,14 +343,23 @@ void reduce(ReduceOp op, DType dtype, void* dst, const void* a, const void* b, u
       return reduce_narrow<BFloat16>(op, dst, a, b, n);
     case DType::Int32:
       return reduce_wide<int32_t, uint32_t>(op, dst, a, b, n);
-    default:
-      refuse(to_string(op), dtype);
+    case DType::Int8:
+      return reduce_wide<int8_t, uint8_t>(op, dst, a, b, n);
+    case DType::UInt8:
+      return reduce_wide<uint8_t, uint8_t>(op, dst, a, b, n);
+    case DType::Int64:
+      return reduce_wide<int64_t, uint64_t>(op, dst, a, b, n);
+    case DType::Bool:
+      if (!can_reduce(op, dtype)) refuse(to_string(op), dtype);
+      return reduce_bools(op, static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(a),
+                          static_cast<const uint8_t*>(b), n);
   }
+  refuse(to_string(op), dtype);
 }
 
 void divide(DType dtype, void* x, uint64_t n, uint64_t divisor) {
   if (divisor == 0) throw std::invalid_argument("divide: the divisor is 0");
-  if (divisor == 1 && has_arithmetic(dtype)) return;
+  if (divisor == 1) return;
   const auto d = static_cast<float>(divisor);
   switch (dtype) {
     case DType::Float32:
@@ -335,11 +370,13 @@ void divide(DType dtype, void* x, uint64_t n, uint64_t divisor) {
     case DType::BFloat16:
       return in_float<BFloat16>(x, n, [d](auto e) { e /= d; });
     case DType::Int32:
-      // A divisor beyond 2^31 makes every int32 0, and so does 2^31 + 1, which keeps the quotient inside int64.
-      vec<int32_t>(x, n) =
-          vec<int32_t>(x, n).unaryExpr([q = static_cast<int64_t>(std::min<uint64_t>(divisor, (uint64_t{1} << 31) + 1))](
-                                           int32_t v) { return static_cast<int32_t>(v / q); });
-      return;
+      return divide_integers<int32_t>(x, n, divisor);
+    case DType::Int8:
+      return divide_integers<int8_t>(x, n, divisor);
+    case DType::UInt8:
+      return divide_integers<uint8_t>(x, n, divisor);
+    case DType::Int64:
+      return divide_integers<int64_t>(x, n, divisor);
     default:
       refuse("divide", dtype);
   }

@@ -20,17 +20,19 @@ std::optional<DType> parse_dtype(std::string_view name);
 /// Accepts sum, avg (mean), max, min, product (prod).
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 bool is_floating(DType dtype);
-/// Whether the machine computes on it (fp32, fp16, bf16, int32); the others are stored and copied.
+/// Whether tiles compute on it (fp32, fp16, bf16, int32); the others are stored, copied and reduced.
 bool has_arithmetic(DType dtype);
+/// Whether `reduce` does the operator on the dtype: everything but an average of bools.
+bool can_reduce(ReduceOp op, DType dtype);
 
 /// dst[i] = op(a[i], b[i]) for n elements; dst may be a or b. Avg adds (the division is `divide`). fp16 and bf16
 /// compute in fp32 and round to nearest even at every call; integers wrap; max and min propagate NaN, and where a == b
-/// they return a (so max(-0, +0) is the first argument's zero). \throws NotImplementedError for a dtype without
-/// arithmetic.
+/// they return a (so max(-0, +0) is the first argument's zero). Bool: sum and max are "or", product and min are "and";
+/// every byte but 0 is true. \throws NotImplementedError where `can_reduce` is false.
 void reduce(ReduceOp op, DType dtype, void* dst, const void* a, const void* b, uint64_t n);
 
 /// x[i] = x[i] / divisor: in fp32 rounded once to the dtype for floating types, truncated toward zero for integers.
-/// \throws NotImplementedError for a dtype without arithmetic, std::invalid_argument for a divisor of 0
+/// \throws NotImplementedError for bools and a divisor other than 1, std::invalid_argument for a divisor of 0
 void divide(DType dtype, void* x, uint64_t n, uint64_t divisor);
 
 /// x[i] = x[i] * factor, in fp32 (double for integers, truncated toward zero, limited to the dtype's range).

@@ -277,7 +277,8 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
           left = slot;
           continue;
         }
-        if (functional) reduce(m.move.op, m.move.dtype, acc, left, slot, p.count);
+        const auto [a, b] = m.move.local_last ? std::pair{slot, left} : std::pair{left, slot};
+        if (functional) reduce(m.move.op, m.move.dtype, acc, a, b, p.count);
         left = acc;
         ++passes;
       }

@@ -52,9 +52,12 @@ void check_move(const Move& move) {
     }
   }
   if (move.divisor == 0) fail("the divisor is 0");
+  if (move.local_last && (move.local == 0 || move.from.size() != 1)) {
+    fail("local_last needs a local operand and exactly one direction to receive from");
+  }
   const size_t operands = move.from.size() + (move.local != 0);
-  if ((operands > 1 || move.divisor > 1) && !has_arithmetic(move.dtype)) {
-    throw NotImplementedError(fmt::format("step {}: {} on {}: the machine computes on float, half, bfloat16 and int32",
+  if ((operands > 1 || move.divisor > 1) && !can_reduce(move.op, move.dtype)) {
+    throw NotImplementedError(fmt::format("step {}: {} on {}: bools know sum, max (or), product and min (and)",
                                           move.step, ahbm::to_string(move.op), ahbm::to_string(move.dtype)));
   }
 }

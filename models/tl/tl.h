@@ -81,8 +81,8 @@ class DirList {
 
 /// A stream of `count` elements. Per piece, in this order:
 ///   acc = local operand (if `local`), then acc = op(acc, slot) for every direction of `from` in order
-///   (without `local` the first received piece is acc itself); then, if `divisor` > 1, acc = acc / divisor;
-///   then acc goes to `store` (if set) and to every direction of `to`.
+///   (without `local` the first received piece is acc itself; with `local_last`, acc = op(slot, local));
+///   then, if `divisor` > 1, acc = acc / divisor; then acc goes to `store` (if set) and to every direction of `to`.
 /// `from` empty needs `local`; `store` unset needs a `to`. A move of no elements does nothing on any side.
 ///
 /// Order. The messages of one queue pair keep the order in which their moves were submitted, on both ends; nothing else
@@ -100,7 +100,8 @@ struct Move {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   uint64_t divisor = 1;
-  uint16_t step = 0;          ///< written to sent headers and checked in received ones
+  bool local_last = false;  ///< needs `local` and one of `from`; so two ranks that exchange reduce in the same order
+  uint16_t step = 0;        ///< written to sent headers and checked in received ones
   uint16_t recv_step = 0xFFFF;  ///< step expected in received headers when it differs from `step`
   uint32_t piece_bytes = 0;   ///< payload bytes of a message; 0: the smallest slot's capacity among all directions. Both
                               ///< sides of a connection must cut alike

@@ -341,7 +341,7 @@ class Twin::Impl::Pe final : public Tl {
     for (End* e : m.from) {
       const uint8_t* slot = e->arrived.front().data() + ipcq::kHeaderBytes;
       if (have) {
-        reduce(mv.op, mv.dtype, acc, acc, slot, count);
+        reduce(mv.op, mv.dtype, acc, mv.local_last ? slot : acc, mv.local_last ? acc : slot, count);
       } else {
         std::memcpy(acc, slot, count * item);
       }

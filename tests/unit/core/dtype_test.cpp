@@ -59,15 +59,61 @@ TEST(DType, SizesAndKinds) {
   }
 }
 
-TEST(DType, NoArithmeticOnStorageTypes) {
+TEST(DType, EveryOperatorButAnAverageOfBools) {
   int64_t x = 4;
+  for (DType t : kAll) {
+    for (ReduceOp op : kOps) EXPECT_EQ(can_reduce(op, t), t != DType::Bool || op != ReduceOp::Avg);
+  }
+  EXPECT_THROW(reduce(ReduceOp::Avg, DType::Bool, &x, &x, &x, 1), NotImplementedError);
+  EXPECT_THROW(divide(DType::Bool, &x, 1, 2), NotImplementedError);
   for (DType t : {DType::Int8, DType::UInt8, DType::Int64, DType::Bool}) {
-    for (ReduceOp op : kOps) EXPECT_THROW(reduce(op, t, &x, &x, &x, 1), NotImplementedError);
-    EXPECT_THROW(divide(t, &x, 1, 2), NotImplementedError);
-    EXPECT_THROW(divide(t, &x, 1, 1), NotImplementedError);
     EXPECT_THROW(scale(t, &x, 1, 2.0), NotImplementedError);
   }
   EXPECT_EQ(x, 4);
+}
+
+template <typename T>
+T reduced_as(ReduceOp op, DType t, T a, T b) {
+  reduce(op, t, &a, &a, &b, 1);
+  return a;
+}
+template <typename T>
+T divided_as(DType t, T a, uint64_t divisor) {
+  divide(t, &a, 1, divisor);
+  return a;
+}
+
+TEST(DType, SmallAndLargeIntegersWrapAndTruncate) {
+  EXPECT_EQ(reduced_as<int8_t>(ReduceOp::Sum, DType::Int8, 120, 100), static_cast<int8_t>(220));
+  EXPECT_EQ(reduced_as<int8_t>(ReduceOp::Product, DType::Int8, -100, 3), static_cast<int8_t>(-300));
+  EXPECT_EQ(reduced_as<int8_t>(ReduceOp::Max, DType::Int8, -1, 1), 1);
+  EXPECT_EQ(reduced_as<uint8_t>(ReduceOp::Sum, DType::UInt8, 200, 100), 44);
+  EXPECT_EQ(reduced_as<uint8_t>(ReduceOp::Max, DType::UInt8, 255, 1), 255);
+  EXPECT_EQ(reduced_as<uint8_t>(ReduceOp::Min, DType::UInt8, 255, 1), 1);
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max(), kMin = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ(reduced_as<int64_t>(ReduceOp::Sum, DType::Int64, kMax, 1), kMin);
+  EXPECT_EQ(reduced_as<int64_t>(ReduceOp::Product, DType::Int64, int64_t{1} << 40, 1 << 20), int64_t{1} << 60);
+  EXPECT_EQ(reduced_as<int64_t>(ReduceOp::Min, DType::Int64, kMin, kMax), kMin);
+  EXPECT_EQ(divided_as<int8_t>(DType::Int8, -7, 2), -3);
+  EXPECT_EQ(divided_as<int8_t>(DType::Int8, -128, 128), -1);
+  EXPECT_EQ(divided_as<int8_t>(DType::Int8, -128, 129), 0);
+  EXPECT_EQ(divided_as<uint8_t>(DType::UInt8, 255, 2), 127);
+  EXPECT_EQ(divided_as<uint8_t>(DType::UInt8, 255, 256), 0);
+  EXPECT_EQ(divided_as<int64_t>(DType::Int64, -9, 4), -2);
+  EXPECT_EQ(divided_as<int64_t>(DType::Int64, kMin, uint64_t{1} << 63), -1);
+  EXPECT_EQ(divided_as<int64_t>(DType::Int64, kMin, ~uint64_t{0}), 0);
+}
+
+TEST(DType, BoolsAreOrAndAnd) {
+  for (ReduceOp op : {ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Product}) {
+    const bool any = op == ReduceOp::Sum || op == ReduceOp::Max;
+    for (const uint8_t a : {0, 1, 2}) {
+      for (const uint8_t b : {0, 1, 128}) {
+        const bool want = any ? a != 0 || b != 0 : a != 0 && b != 0;
+        EXPECT_EQ(reduced_as<uint8_t>(op, DType::Bool, a, b), want) << to_string(op) << int{a} << int{b};
+      }
+    }
+  }
 }
 
 TEST(DType, IntegersWrap) {

@@ -235,10 +235,16 @@ TEST_F(Pair, MovesAreChecked) {
   EXPECT_THAT(text(m), HasSubstr("E is listed twice"));
   m.to = Dir::E;
   m.from = Dir::W;
-  m.dtype = DType::Int8;
-  EXPECT_THAT(text(m), HasSubstr("sum on int8"));
-  m.dtype = DType::Int32;
+  m.dtype = DType::Bool;
   EXPECT_EQ(text(m), "");
+  m.op = ReduceOp::Avg;
+  EXPECT_THAT(text(m), HasSubstr("avg on bool"));
+  m.dtype = DType::Int8;
+  EXPECT_EQ(text(m), "");
+  m.local_last = true;
+  EXPECT_EQ(text(m), "");
+  m.from = {Dir::W, Dir::N};
+  EXPECT_THAT(text(m), HasSubstr("exactly one direction"));
 }
 
 TEST(Framing, PiecesFitTheSmallestSlot) {
