@@ -21,7 +21,8 @@ double RingCostModel::collective_us(CollectiveKind kind, const MeshLayout& mesh,
 double transition_cost(const CostModel& model, const MeshLayout& mesh, uint32_t mesh_dim, const Placement& from,
                        const Placement& to, double& bytes) {
   const uint32_t n = mesh.shape()[mesh_dim];
-  if (n == 1 || is_replicate(from) || from == to) return 0;
+  if (n == 1 || from == to) return 0;
+  if (is_replicate(from)) return has_share(to) ? 0 : kInfiniteCost;
   if (is_partial(to)) return kInfiniteCost;
   if (is_shard(from)) {
     if (is_shard(to) && shard_dim(to) != shard_dim(from)) {
@@ -43,7 +44,6 @@ double local_bytes(const DTensorSpec& spec) {
 }
 
 double redistribute_cost(const CostModel& model, const DTensorSpec& from, const Placements& to) {
-  if (from.is_replicated()) return 0;
   double bytes = local_bytes(from);
   double cost = 0;
   for (uint32_t m = 0; m < from.mesh()->ndim(); ++m) {

@@ -42,7 +42,8 @@ class RingCostModel : public CostModel {
 };
 
 /// Cost of one mesh dimension's change of placement; `bytes` is what a rank holds before it and is updated to what it
-/// holds after. Infinite for a shard or another Partial to a Partial. 0 on one rank and from Replicate.
+/// holds after. Infinite for what cannot be done, and for another Partial to a Partial. 0 on one rank and from
+/// Replicate.
 double transition_cost(const CostModel& model, const MeshLayout& mesh, uint32_t mesh_dim, const Placement& from,
                        const Placement& to, double& bytes);
 /// Bytes a rank of this spec holds, as if every shard were even.

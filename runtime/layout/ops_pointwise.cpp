@@ -177,12 +177,15 @@ OpDecision decide_pointwise(RuleContext& ctx) {
     }
   }
   const bool partial_for_all = traits.linearity != Linearity::Product && traits.linearity != Linearity::Quotient;
-  // A shard cannot become a Partial: where an operand would have to, the pending reduction is done first.
+  // A shard cannot become a Partial, nor anything a product: where an operand would have to, the pending reduction is
+  // done first.
   if (partial_for_all) {
     for (size_t i = 0; i < ctx.inputs.size(); ++i) {
       if (i == followed) continue;
       for (size_t m = 0; m < out.size(); ++m) {
-        if (is_partial(out[m]) && is_shard(ctx.in(i).placements()[m]) && ctx.mesh->shape()[m] > 1) out[m] = Replicate{};
+        const Placement& p = ctx.in(i).placements()[m];
+        const bool reachable = p == out[m] || (!is_shard(p) && has_share(out[m]));
+        if (is_partial(out[m]) && !reachable && ctx.mesh->shape()[m] > 1) out[m] = Replicate{};
       }
     }
   }

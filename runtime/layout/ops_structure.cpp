@@ -210,7 +210,7 @@ OpDecision decide_stack(RuleContext& ctx) {
     if (!is_partial(shared[m])) continue;
     for (const DTensorSpec& in : ctx.inputs) {
       const Placement& p = in.placements()[m];
-      if (is_shard(p) || (is_partial(p) && !(p == shared[m]))) {
+      if (is_shard(p) || (is_partial(p) && !(p == shared[m])) || (is_replicate(p) && !has_share(shared[m]))) {
         shared[m] = Replicate{};
         break;
       }

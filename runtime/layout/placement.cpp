@@ -47,6 +47,12 @@ int parse_dim(std::string_view digits, std::string_view whole) {
 
 }  // namespace
 
+bool has_share(const Placement& p) {
+  if (is_partial(p, ReduceOp::Product)) return false;
+  const auto* norm = std::get_if<NormPartial>(&p);
+  return norm == nullptr || norm->p != 0;
+}
+
 Placement with_dim(const Placement& p, int dim) {
   if (const auto* s = std::get_if<StridedShard>(&p)) return StridedShard{dim, s->split_factor};
   return Shard{dim};

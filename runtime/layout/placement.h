@@ -83,6 +83,9 @@ inline int shard_dim(const Placement& p) {
 inline bool is_shard(const Placement& p, int dim) {
   return is_shard(p) && shard_dim(p) == dim;
 }
+/// Whether a replicated value can become this without communication: not a product or a 0-norm, which no equal pieces
+/// multiply or count up to.
+bool has_share(const Placement& p);
 /// The same kind of shard of another tensor dimension. \pre is_shard(p)
 Placement with_dim(const Placement& p, int dim);
 /// The operator a reduction of this placement uses on the wire. \pre is_partial(p)

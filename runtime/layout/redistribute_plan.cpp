@@ -10,7 +10,7 @@ namespace {
 
 [[noreturn]] void unsupported(const Placement& from, const Placement& to) {
   throw UnsupportedTransition(to_string(from) + " to " + to_string(to) +
-                              ": no such change of placement; expected a way through R");
+                              ": no such change of placement; expected S or R in one of the two");
 }
 
 PlanStep make_step(uint32_t mesh_dim, uint32_t n, const Placement& from, const Placement& to) {
@@ -42,11 +42,11 @@ PlanStep make_step(uint32_t mesh_dim, uint32_t n, const Placement& from, const P
     }
   } else if (is_shard(to)) {
     step.transition = Transition::Cut;
+  } else if (!has_share(to)) {
+    unsupported(from, to);
   } else if (const auto* partial = std::get_if<Partial>(&to)) {
-    if (partial->op == ReduceOp::Product) unsupported(from, to);
     step.transition = partial->op == ReduceOp::Sum ? Transition::Divide : Transition::Keep;
   } else if (const auto* norm = std::get_if<NormPartial>(&to)) {
-    if (norm->p == 0) unsupported(from, to);
     step.transition = std::isinf(norm->p) ? Transition::Keep : Transition::ScaleNorm;
   } else if (std::holds_alternative<MaskPartial>(to)) {
     step.transition = Transition::MaskIndices;

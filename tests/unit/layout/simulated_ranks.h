@@ -240,13 +240,13 @@ class Random {
       const int64_t kind = below(ndim == 0 ? 2 : 6);
       const int dim = ndim == 0 ? 0 : static_cast<int>(below(static_cast<int64_t>(ndim)));
       if (kind == 1 && !partials.empty()) {
-        out.push_back(partials[static_cast<size_t>(below(static_cast<int64_t>(partials.size())))]);
+        out.emplace_back(partials[static_cast<size_t>(below(static_cast<int64_t>(partials.size())))]);
       } else if (kind == 2 && strided) {
-        out.push_back(StridedShard{dim, 1 + below(3)});
+        out.emplace_back(StridedShard{dim, 1 + below(3)});
       } else if (kind >= 2) {
-        out.push_back(Shard{dim});
+        out.emplace_back(Shard{dim});
       } else {
-        out.push_back(Replicate{});
+        out.emplace_back(Replicate{});
       }
     }
     return out;
