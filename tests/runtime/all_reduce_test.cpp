@@ -39,8 +39,8 @@ std::vector<uint8_t> expected(const ccl::AlgorithmModule& module, const layout::
     for (const auto& rank : host) {
       for (uint32_t c = 0; c < pieces; ++c) contributions.push_back(rank.data() + c * count * item);
     }
-    ccl::evaluate_reference(module.reduction_order(group, ccl::lane_shape(count, layout)), contributions, count, dtype, op, divisor,
-                            out.data());
+    ccl::evaluate_reference(module.reduction_order(group, ccl::lane_shape(count, layout)), contributions, count, dtype,
+                            op, divisor, out.data());
     return out;
   }
   for (uint32_t c = 0; c < l.cubes(); ++c) {
@@ -49,8 +49,8 @@ std::vector<uint8_t> expected(const ccl::AlgorithmModule& module, const layout::
     const uint64_t offset = l.shard(CubeId{c}, PeId{0}).rows.begin * item;  // one dimension: a cube's part is a range
     std::vector<const void*> contributions;
     for (const auto& rank : host) contributions.push_back(rank.data() + offset);
-    ccl::evaluate_reference(module.reduction_order(group, ccl::lane_shape(n, layout)), contributions, n, dtype, op, divisor,
-                            out.data() + offset);
+    ccl::evaluate_reference(module.reduction_order(group, ccl::lane_shape(n, layout)), contributions, n, dtype, op,
+                            divisor, out.data() + offset);
   }
   return out;
 }
