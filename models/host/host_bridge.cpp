@@ -105,6 +105,13 @@ const HopStats& HostBridge::link_up(SipId sip) const {
   return m_impl->ports.at(sip)->up.stats();
 }
 
+const Hop& HostBridge::hop_down(SipId sip) const {
+  return m_impl->ports.at(sip)->down;
+}
+const Hop& HostBridge::hop_up(SipId sip) const {
+  return m_impl->ports.at(sip)->up;
+}
+
 HostBridge::Timing HostBridge::Impl::transfer(tlm::tlm_command command, Addr address, void* data, uint64_t bytes,
                                               uint32_t streaming_width) {
   Timing timing;

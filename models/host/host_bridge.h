@@ -64,6 +64,8 @@ class HostBridge : public sc_core::sc_module {
 
   const HopStats& link_down(SipId sip) const;  ///< host to SIP
   const HopStats& link_up(SipId sip) const;
+  const Hop& hop_down(SipId sip) const;
+  const Hop& hop_up(SipId sip) const;
 
   struct Impl;
   Impl& impl() { return *m_impl; }

@@ -8,7 +8,8 @@ HbmTiming::HbmTiming(const HbmConfig& config)
     : m_bytes_per_second(config.bytes_per_second),
       m_interleave(config.interleave_bytes),
       m_latency(config.latency),
-      m_channels(config.channels) {}
+      m_channels(config.channels),
+      m_channel_busy(config.channels, 0) {}
 
 /// share / (total / channels), rounded up once.
 Ps HbmTiming::duration(uint64_t share) const {
@@ -29,7 +30,7 @@ uint64_t HbmTiming::share(uint32_t c, uint64_t offset, uint64_t bytes) const {
   return share;
 }
 
-HbmTiming::Span HbmTiming::reserve(Ps now, Ps earliest, uint64_t offset, uint64_t bytes) {
+HbmTiming::Span HbmTiming::reserve(Ps now, Ps earliest, uint64_t offset, uint64_t bytes, bool write) {
   const auto n = static_cast<uint32_t>(m_channels.size());
   const uint64_t first = offset / m_interleave;
   const uint64_t last = (offset + bytes - 1) / m_interleave;
@@ -58,14 +59,27 @@ HbmTiming::Span HbmTiming::reserve(Ps now, Ps earliest, uint64_t offset, uint64_
     if (turn == 0) span.first_begin = slot.begin;
     span.end = std::max(span.end, slot.end);
     m_stats.busy += d;
+    m_channel_busy[c] += d;
+    if (m_tap != nullptr) tell(c, slot, offset, bytes, write);
     if (++c == n) c = 0;
   }
   m_stats.waited += span.first_begin - earliest;
   return span;
 }
 
+void HbmTiming::tell(uint32_t c, const Calendar::Slot& slot, uint64_t offset, uint64_t bytes, bool write) const {
+  observe::Event e;
+  e.kind = observe::EventKind::Access;
+  e.write = write;
+  e.index = c;
+  e.begin = slot.begin;
+  e.end = slot.end;
+  e.bytes = share(c, offset, bytes);
+  m_tap->tell(e);
+}
+
 void HbmTiming::write(Ps now, Transit& t, uint64_t offset, uint64_t bytes) {
-  const Span span = reserve(now, t.head, offset, bytes);
+  const Span span = reserve(now, t.head, offset, bytes, true);
   ++m_stats.writes;
   m_stats.bytes_written += bytes;
   t.head = span.first_begin + m_latency;
@@ -73,7 +87,7 @@ void HbmTiming::write(Ps now, Transit& t, uint64_t offset, uint64_t bytes) {
 }
 
 void HbmTiming::read(Ps now, Transit& t, uint64_t offset, uint64_t bytes) {
-  const Span span = reserve(now, t.tail, offset, bytes);
+  const Span span = reserve(now, t.tail, offset, bytes, false);
   ++m_stats.reads;
   m_stats.bytes_read += bytes;
   t.head = span.first_begin + m_latency;

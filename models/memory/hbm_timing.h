@@ -5,6 +5,7 @@
 
 #include "models/core/calendar.h"
 #include "models/core/config/system_config.h"
+#include "models/observe/tap.h"
 #include "models/tlm/transit.h"
 
 namespace ahbm::models {
@@ -30,6 +31,10 @@ class HbmTiming {
 
   const HbmStats& stats() const { return m_stats; }
   const Calendar& channel(uint32_t c) const { return m_channels[c]; }
+  uint32_t channels() const { return static_cast<uint32_t>(m_channels.size()); }
+  Ps channel_busy(uint32_t c) const { return m_channel_busy[c]; }
+  /// What every channel does is told to `tap`; null: to nobody.
+  void observe(const observe::Tap* tap) { m_tap = tap; }
   /// Bytes of [offset, offset + bytes) that lie in channel `c`.
   uint64_t share(uint32_t c, uint64_t offset, uint64_t bytes) const;
 
@@ -38,13 +43,16 @@ class HbmTiming {
     Ps first_begin = 0;  ///< the channel of the first byte starts
     Ps end = 0;          ///< the last channel is done
   };
-  Span reserve(Ps now, Ps earliest, uint64_t offset, uint64_t bytes);
+  Span reserve(Ps now, Ps earliest, uint64_t offset, uint64_t bytes, bool write);
+  void tell(uint32_t c, const Calendar::Slot& slot, uint64_t offset, uint64_t bytes, bool write) const;
   Ps duration(uint64_t share) const;
 
   const uint64_t m_bytes_per_second;
   const uint32_t m_interleave;
   const Ps m_latency;
   std::vector<Calendar> m_channels;
+  std::vector<Ps> m_channel_busy;
+  const observe::Tap* m_tap = nullptr;
   HbmStats m_stats;
 };
 

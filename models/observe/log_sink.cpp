@@ -98,6 +98,7 @@ std::string text_of(const Event& e) {
 }  // namespace
 
 void LogSink::on_event(const Point& point, const Event& event) {
+  if (event.initial) return;
   const Kind kind = kind_of(event);
   const uint64_t key = uint64_t{point.index} << 8 | static_cast<uint64_t>(event.kind);
   auto& logger = m_loggers[key];

@@ -63,22 +63,23 @@ void Observation::watch_line(const std::string& path, sc_core::sc_signal_in_if<b
   add(std::move(p), [current, spawned, alive = m_alive, &line](const Tap* tap) {
     *current = tap;
     if (tap == nullptr) return;
-    const auto tell = [current, alive, &line] {
+    const auto tell = [current, alive, &line](bool initial) {
       if (!*alive || *current == nullptr) return;
       Event e;
+      e.initial = initial;
       e.kind = EventKind::Interrupt;
       e.begin = e.end = now_ps();
       e.value = line.read() ? 1 : 0;
       (*current)->tell(e);
     };
-    tell();
+    tell(true);
     if (*spawned) return;
     *spawned = true;
     sc_core::sc_spawn_options options;
     options.spawn_method();
     options.dont_initialize();
     options.set_sensitivity(&line.value_changed_event());
-    sc_core::sc_spawn(tell, sc_core::sc_gen_unique_name("line_watch"), &options);
+    sc_core::sc_spawn([tell] { tell(false); }, sc_core::sc_gen_unique_name("line_watch"), &options);
   });
 }
 

@@ -56,6 +56,7 @@ struct Event {
   Wait wait = Wait::Message;
   bool control = false;  ///< Transfer: the control channel
   bool write = false;    ///< Access
+  bool initial = false;  ///< Interrupt, Register: nothing changed, this is the value when a sink was attached
   Ps begin = 0, end = 0;
   uint64_t bytes = 0;       ///< payload (Send and Take: with the header)
   uint64_t wire_bytes = 0;  ///< Transfer

@@ -5,6 +5,7 @@
 
 #include "models/core/address_map.h"
 #include "models/core/registers/register_layout.h"
+#include "models/observe/tap.h"
 #include "models/tlm/sockets.h"
 
 namespace ahbm::models {
@@ -23,6 +24,8 @@ class SfrPart {
   virtual uint32_t epoch() const = 0;
   /// Registers to their reset values; the epoch counts on.
   virtual void reset() = 0;
+  /// What the registers do is told to `tap` (null: to nobody). A part that tells nothing leaves this alone.
+  virtual void observe(const observe::Tap* tap) { (void)tap; }
 };
 
 }  // namespace ahbm::models

@@ -13,6 +13,7 @@
 #include "models/core/calendar.h"
 #include "models/core/config/system_config.h"
 #include "models/core/time.h"
+#include "models/observe/tap.h"
 
 namespace ahbm::models {
 
@@ -90,6 +91,7 @@ class Hop {
     } else {
       m_stats.control_wire_bytes += cost.wire;
     }
+    if (m_tap != nullptr) tell(t, slot, cost.wire);
     t.tail = std::max(slot.end, t.tail) + m_link.latency;
     t.head = slot.begin + m_link.latency;
   }
@@ -98,8 +100,22 @@ class Hop {
   const Framing& framing() const { return m_framing; }
   const HopStats& stats() const { return m_stats; }
   const Calendar& calendar(Channel c) const { return m_calendar[static_cast<size_t>(c)]; }
+  /// Every pass is told to `tap`, granted routes included; null: to nobody.
+  /// Watching changes nothing about a hop.
+  void observe(const observe::Tap* tap) const { m_tap = tap; }
 
  private:
+  [[gnu::noinline, gnu::cold]] void tell(const Transit& t, const Calendar::Slot& slot, uint64_t wire) const {
+    observe::Event e;
+    e.kind = observe::EventKind::Transfer;
+    e.control = t.channel == Channel::Control;
+    e.begin = slot.begin;
+    e.end = slot.end;
+    e.bytes = t.wire_payload;
+    e.wire_bytes = wire;
+    m_tap->tell(e);
+  }
+
   /// What a message of the last length cost: traffic comes in few lengths, and divisions are dear.
   struct Cost {
     uint64_t payload = ~uint64_t{0};
@@ -111,6 +127,7 @@ class Hop {
   Cost m_cost[2];  ///< by channel
   Calendar m_calendar[2];
   HopStats m_stats;
+  mutable const observe::Tap* m_tap = nullptr;
 };
 
 /// A machine resource without packet framing (TCM port, DMA channel, memory channel): bytes are bytes.
