@@ -18,7 +18,8 @@ struct SlotHeader {
   uint8_t flags = 0;
   uint32_t bytes = 0;   ///< payload bytes behind the header
   uint32_t src_pe = 0;  ///< flat PE index of the sender
-  uint32_t reserved[3] = {0, 0, 0};
+  uint32_t message = 0;  ///< number of this message among those of its move, from 0
+  uint32_t reserved[2] = {0, 0};
 };
 static_assert(sizeof(SlotHeader) == 32 && std::is_trivially_copyable<SlotHeader>::value, "wire layout");
 

@@ -4,8 +4,8 @@
 
 namespace ahbm::tl {
 
-ipcq::SlotHeader make_header(uint32_t group, uint32_t seq, uint16_t step, DType dtype, uint32_t bytes,
-                             uint32_t src_pe) {
+ipcq::SlotHeader make_header(uint32_t group, uint32_t seq, uint16_t step, DType dtype, uint32_t bytes, uint32_t src_pe,
+                             uint32_t message) {
   ipcq::SlotHeader h;
   h.group = group;
   h.seq = seq;
@@ -13,6 +13,7 @@ ipcq::SlotHeader make_header(uint32_t group, uint32_t seq, uint16_t step, DType 
   h.dtype = static_cast<uint8_t>(dtype);
   h.bytes = bytes;
   h.src_pe = src_pe;
+  h.message = message;
   return h;
 }
 
@@ -36,6 +37,7 @@ std::string check_header(const ipcq::SlotHeader& received, const ipcq::SlotHeade
   compare("dtype", received.dtype, expected.dtype, dtype_name(received.dtype), dtype_name(expected.dtype));
   number("payload bytes", received.bytes, expected.bytes);
   number("sender PE", received.src_pe, expected.src_pe);
+  number("message of the move", received.message, expected.message);
   if (!text.empty()) text = fmt::format("message from PE {}: {}", received.src_pe, text);
   return text;
 }

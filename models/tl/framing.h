@@ -57,8 +57,9 @@ inline uint16_t received_step(const Move& move) {
   return move.recv_step == 0xFFFF ? move.step : move.recv_step;
 }
 
-/// \param bytes payload of this message  \param src_pe flat index of the sender
-ipcq::SlotHeader make_header(uint32_t group, uint32_t seq, uint16_t step, DType dtype, uint32_t bytes, uint32_t src_pe);
+/// \param bytes payload of this message  \param src_pe flat index of the sender  \param message its number in the move
+ipcq::SlotHeader make_header(uint32_t group, uint32_t seq, uint16_t step, DType dtype, uint32_t bytes, uint32_t src_pe,
+                             uint32_t message = 0);
 
 /// Empty when a received header is the expected one; else every field that differs, with both sides' values.
 std::string check_header(const ipcq::SlotHeader& received, const ipcq::SlotHeader& expected);

@@ -9,6 +9,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -196,7 +197,7 @@ class Twin::Impl::Pe final : public Tl {
           fmt::format("recv_slot step {} from {}", step, to_string(from)));
     e.receiving.pop_front();
     const uint64_t bytes = n * item_bytes(t);
-    check(e, from, step, t, bytes);
+    check(e, from, step, t, bytes, std::nullopt);
     e.held.emplace_back(turn, false);
     Message& kept = e.held_data[turn];
     kept = std::move(e.arrived.front());
@@ -303,10 +304,12 @@ class Twin::Impl::Pe final : public Tl {
     return nullptr;
   }
 
-  void check(const End& e, Dir dir, uint16_t step, DType t, uint64_t bytes) const {
+  /// \param message number in the move; empty: whichever it is
+  void check(const End& e, Dir dir, uint16_t step, DType t, uint64_t bytes, std::optional<uint32_t> message) const {
     ipcq::SlotHeader received;
     std::memcpy(&received, e.arrived.front().data(), sizeof received);
-    const auto expected = make_header(group(), sequence(), step, t, static_cast<uint32_t>(bytes), e.link.peer_flat_pe);
+    const auto expected = make_header(group(), sequence(), step, t, static_cast<uint32_t>(bytes), e.link.peer_flat_pe,
+                                      message.value_or(received.message));
     const std::string mismatch = check_header(received, expected);
     if (!mismatch.empty()) {
       throw ProtocolError(fmt::format("PE {} direction {}: {}", flat_pe(), to_string(dir), mismatch));
@@ -333,7 +336,9 @@ class Twin::Impl::Pe final : public Tl {
     const uint64_t item = item_bytes(mv.dtype);
     const uint64_t first = m.piece * m.piece_elems;
     const uint64_t count = std::min(m.piece_elems, mv.count - first);
-    for (size_t i = 0; i < m.from.size(); ++i) check(*m.from[i], mv.from[i], received_step(mv), mv.dtype, count * item);
+    for (size_t i = 0; i < m.from.size(); ++i) {
+      check(*m.from[i], mv.from[i], received_step(mv), mv.dtype, count * item, static_cast<uint32_t>(m.piece));
+    }
     m.acc.resize(ipcq::kHeaderBytes + count * item);
     uint8_t* acc = m.acc.data() + ipcq::kHeaderBytes;
     bool have = mv.local != 0;
@@ -370,7 +375,8 @@ class Twin::Impl::Pe final : public Tl {
     End& e = *m.to[i];
     if (e.sending.front() != m.handle || e.credits == 0) return false;
     const auto header = make_header(group(), sequence(), m.move.step, m.move.dtype,
-                                    static_cast<uint32_t>(m.acc.size() - ipcq::kHeaderBytes), flat_pe());
+                                    static_cast<uint32_t>(m.acc.size() - ipcq::kHeaderBytes), flat_pe(),
+                                    static_cast<uint32_t>(m.piece));
     std::memcpy(m.acc.data(), &header, sizeof header);
     --e.credits;
     e.peer->arrived.push_back(m.acc);

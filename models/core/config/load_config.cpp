@@ -16,12 +16,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Where shipped platforms lie: beside the source they were built from, else where they are installed.
+/// Where shipped platforms lie: in the installation that the running program belongs to, else beside the source that
+/// it was built from, else where that was to be installed.
 std::vector<fs::path> config_folders() {
-  std::vector<fs::path> out{AHBM_SOURCE_CONFIG_DIR, AHBM_INSTALL_CONFIG_DIR};
+  std::vector<fs::path> out;
   std::error_code ec;
   const fs::path program = fs::read_symlink("/proc/self/exe", ec);
   if (!ec) out.push_back(program.parent_path().parent_path() / "share" / "ahbm" / "configs");
+  out.emplace_back(AHBM_SOURCE_CONFIG_DIR);
+  out.emplace_back(AHBM_INSTALL_CONFIG_DIR);
   return out;
 }
 
@@ -71,6 +74,49 @@ std::string quote(const std::string& text) {
 
 std::string end_text(SipId sip) {
   return value(sip) == kSwitchSip ? "switch" : std::to_string(value(sip));
+}
+
+std::string fault_keys(const Fault& f) {
+  std::string keys = fmt::format("kind: {}", to_string(f.kind));
+  const auto add = [&keys](auto format, const auto&... args) {
+    keys += ", " + fmt::format(fmt::runtime(format), args...);
+  };
+  switch (f.kind) {
+    case FaultKind::DropMessage:
+    case FaultKind::CorruptMessage:
+      add("sip: {}, cube: {}, pe: {}, message: {}", value(f.pe.sip), value(f.pe.cube), value(f.pe.pe), f.message);
+      if (f.qp) add("qp: {}", *f.qp);
+      if (f.kind == FaultKind::CorruptMessage) add("part: {}", to_string(f.part));
+      return keys;
+    case FaultKind::StopPe:
+      add("sip: {}, cube: {}, pe: {}", value(f.pe.sip), value(f.pe.cube), value(f.pe.pe));
+      break;
+    case FaultKind::FailLink:
+      if (f.between_cubes) {
+        add("sip: {}, from_cube: {}, to_cube: {}", value(f.sip), value(f.from_cube), value(f.to_cube));
+      } else {
+        add("from: {}, to: {}", end_text(f.from), end_text(f.to));
+        if (f.side) add("side: {}", to_string(*f.side));
+      }
+      add("both_directions: {}", f.both_directions);
+      break;
+    case FaultKind::AddressError: {
+      const auto sip = (f.address >> addr::kSipShift) & (addr::kMaxSips - 1);
+      const auto cube = (f.address >> addr::kCubeShift) & 0xFF;
+      const Addr in_cube = f.address & (addr::kCubeBytes - 1);
+      add("sip: {}, cube: {}", sip, cube);
+      if (in_cube < addr::kPeWindows) {
+        add("offset: {}", units::format_bytes(in_cube));
+      } else {
+        const Addr in_pes = in_cube - addr::kPeWindows;
+        add("pe: {}, offset: {}", in_pes / addr::kPeWindowBytes, units::format_bytes(in_pes % addr::kPeWindowBytes));
+      }
+      add("bytes: {}, access: {}", units::format_bytes(f.bytes), to_string(f.access));
+      break;
+    }
+  }
+  add("at: {}", units::format_time(f.at));
+  return keys;
 }
 
 }  // namespace
@@ -228,6 +274,8 @@ std::string to_yaml(const SystemConfig& c) {
   line("host_link:");
   line("  bandwidth: {}", format_bandwidth(c.host_link.bytes_per_second));
   line("  latency: {}", format_time(c.host_link.latency));
+  if (!c.faults.empty()) line("faults:");
+  for (const Fault& f : c.faults) line("  - {{{}}}", fault_keys(f));
   line("simulation:");
   line("  functional: {}", c.simulation.functional);
   line("  dmi: {}", c.simulation.dmi);

@@ -30,6 +30,35 @@ yaml::Item<uint64_t> read_end(yaml::Section& section, const std::string& key) {
   return section.count(key, 0, addr::kMaxSips - 1);
 }
 
+RawFault read_fault(yaml::Section& s) {
+  RawFault f;
+  f.position = s.position();
+  f.path = s.path();
+  f.kind = s.choice<FaultKind>("kind", {{"drop_message", FaultKind::DropMessage},
+                                        {"corrupt_message", FaultKind::CorruptMessage},
+                                        {"fail_link", FaultKind::FailLink},
+                                        {"stop_pe", FaultKind::StopPe},
+                                        {"address_error", FaultKind::AddressError}});
+  f.sip = s.count("sip", 0, addr::kMaxSips - 1);
+  f.cube = s.count("cube", 0, addr::kMaxCubes - 1);
+  f.pe = s.count("pe", 0, addr::kMaxPes - 1);
+  f.qp = s.count("qp", 0, addr::kMaxQps - 1);
+  f.message = s.count("message", 1, std::numeric_limits<uint64_t>::max());
+  f.part = s.choice<MessagePart>("part", {{"header", MessagePart::Header}, {"payload", MessagePart::Payload}});
+  f.from = read_end(s, "from");
+  f.to = read_end(s, "to");
+  f.side = s.choice<Side>("side", kSides);
+  f.from_cube = s.count("from_cube", 0, addr::kMaxCubes - 1);
+  f.to_cube = s.count("to_cube", 0, addr::kMaxCubes - 1);
+  f.both_directions = s.boolean("both_directions");
+  f.offset = s.bytes("offset", 0, addr::kCubeBytes - 1);
+  f.bytes = s.bytes("bytes", 1, addr::kCubeBytes);
+  f.access = s.choice<FaultAccess>(
+      "access", {{"any", FaultAccess::Any}, {"read", FaultAccess::Read}, {"write", FaultAccess::Write}});
+  f.at = s.time("at", 0, kMaxStall);
+  return f;
+}
+
 }  // namespace
 
 RawConfig read_raw_config(yaml::Document& document) {
@@ -124,6 +153,7 @@ RawConfig read_raw_config(yaml::Document& document) {
       raw.overrides.push_back(o);
     }
   }
+  for (yaml::Section& s : root.sections_of_list("faults")) raw.faults.push_back(read_fault(s));
   {
     yaml::Section link = root.section("host_link");
     raw.host_link = read_link(link);

@@ -30,6 +30,21 @@ struct RawSipPort {
   yaml::Item<uint64_t> cube;
 };
 
+struct RawFault {
+  yaml::Position position;
+  std::string path;
+  yaml::Item<FaultKind> kind;
+  yaml::Item<uint64_t> sip, cube, pe, qp, message;
+  yaml::Item<MessagePart> part;
+  yaml::Item<uint64_t> from, to;  ///< kSwitchSip for `switch`
+  yaml::Item<Side> side;
+  yaml::Item<uint64_t> from_cube, to_cube;
+  yaml::Item<bool> both_directions;
+  yaml::Item<uint64_t> offset, bytes;
+  yaml::Item<FaultAccess> access;
+  yaml::Item<Ps> at;
+};
+
 struct RawRing {
   yaml::Item<uint64_t> n_slots, slot_bytes;
 };
@@ -61,6 +76,7 @@ struct RawConfig {
   RawLink cube_link, crossbar, sip_link, host_link;
   yaml::Item<uint64_t> packet_bytes, packet_header;
   std::vector<RawLinkOverride> overrides;
+  std::vector<RawFault> faults;
 
   yaml::Item<bool> functional, dmi, route_grants;
   yaml::Item<Ps> stall_limit;

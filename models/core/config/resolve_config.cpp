@@ -26,6 +26,7 @@ class Resolver {
     check_ipcq(grid_ok && cubes_ok);
     // The graph is built from values that have passed; with a wrong one its own complaints would only be echoes.
     if (grid_ok && cubes_ok && m_ports_ok) resolve_overrides();
+    if (grid_ok && cubes_ok && m_ports_ok) resolve_faults();
     return m_config;
   }
 
@@ -327,6 +328,125 @@ class Resolver {
       error(o.position, "'{}' changes nothing; give bandwidth, latency or absent: true", o.path);
     }
     m_config.link_overrides.push_back(out);
+  }
+
+  void resolve_faults() {
+    for (const RawFault& f : m_raw.faults) {
+      const size_t before = m_document.error_count();
+      const Fault out = resolve_fault(f);
+      if (m_document.error_count() == before && f.kind) m_config.faults.push_back(out);
+    }
+  }
+
+  /// Refuses keys that a fault of this kind does not have.
+  template <typename... Items>
+  void refuse_keys(const RawFault& f, const Items&... items) {
+    const auto refuse = [&](const auto& item) {
+      if (item.given) error(item.position, "'{}' means nothing to a fault of kind {}", item.path, to_string(*f.kind));
+    };
+    (refuse(items), ...);
+  }
+
+  /// A number below `limit`, which must be there.
+  template <typename Id>
+  Id needed(const RawFault& f, const yaml::Item<uint64_t>& item, const char* key, uint64_t limit) {
+    if (!item.given) {
+      error(f.position, "'{}': a fault of kind {} needs '{}'", f.path, to_string(*f.kind), key);
+    } else if (item && *item >= limit) {
+      error(item.position, "'{}' is {}, expected 0 to {}", item.path, *item, limit - 1);
+    }
+    return Id{static_cast<uint32_t>(item.value_or(0))};
+  }
+
+  Fault resolve_fault(const RawFault& f) {
+    const SystemConfig& c = m_config;
+    Fault out;
+    if (!f.kind) {
+      if (!f.kind.given) error(f.position, "'{}' needs a kind", f.path);
+      return out;
+    }
+    out.kind = *f.kind;
+    out.at = f.at.value_or(0);
+    const bool message = out.kind == FaultKind::DropMessage || out.kind == FaultKind::CorruptMessage;
+    if (!message) refuse_keys(f, f.qp, f.message);
+    if (out.kind != FaultKind::CorruptMessage) refuse_keys(f, f.part);
+    if (out.kind != FaultKind::FailLink)
+      refuse_keys(f, f.from, f.to, f.side, f.from_cube, f.to_cube, f.both_directions);
+    if (out.kind != FaultKind::AddressError) refuse_keys(f, f.offset, f.bytes, f.access);
+    if (message) refuse_keys(f, f.at);
+    if (message || out.kind == FaultKind::StopPe) {
+      out.pe = {needed<SipId>(f, f.sip, "sip", c.sips), needed<CubeId>(f, f.cube, "cube", c.cubes()),
+                needed<PeId>(f, f.pe, "pe", c.pes)};
+      if (f.qp) {
+        out.qp = needed<uint32_t>(f, f.qp, "qp", c.ipcq.queue_pairs);
+      }
+      out.message = f.message.value_or(1);
+      out.part = f.part.value_or(MessagePart::Header);
+    } else if (out.kind == FaultKind::FailLink) {
+      resolve_failed_link(f, out);
+    } else {
+      resolve_address_error(f, out);
+    }
+    return out;
+  }
+
+  void resolve_failed_link(const RawFault& f, Fault& out) {
+    const SystemConfig& c = m_config;
+    refuse_keys(f, f.cube, f.pe);
+    out.both_directions = f.both_directions.value_or(true);
+    out.between_cubes = f.from_cube.given || f.to_cube.given;
+    if (out.between_cubes) {
+      refuse_keys(f, f.from, f.to, f.side);
+      out.sip = needed<SipId>(f, f.sip, "sip", c.sips);
+      out.from_cube = needed<CubeId>(f, f.from_cube, "from_cube", c.cubes());
+      out.to_cube = needed<CubeId>(f, f.to_cube, "to_cube", c.cubes());
+      const auto apart = [&](uint32_t a, uint32_t b) { return a > b ? a - b : b - a; };
+      const uint32_t a = value(out.from_cube), b = value(out.to_cube);
+      if (apart(a % c.cube_w, b % c.cube_w) + apart(a / c.cube_w, b / c.cube_w) != 1) {
+        error(f.position, "'{}': cubes {} and {} are no neighbours in a mesh of {} x {}", f.path, a, b, c.cube_w,
+              c.cube_h);
+      }
+      return;
+    }
+    refuse_keys(f, f.sip);
+    for (const auto& [item, key] : {std::pair{&f.from, "from"}, std::pair{&f.to, "to"}}) {
+      if (!item->given || !*item || **item != kSwitchSip) needed<SipId>(f, *item, key, c.sips);
+    }
+    if (!f.from || !f.to) return;
+    out.from = SipId{static_cast<uint32_t>(*f.from)};
+    out.to = SipId{static_cast<uint32_t>(*f.to)};
+    out.side = f.side.value;
+    if ((value(out.from) >= c.sips && value(out.from) != kSwitchSip) ||
+        (value(out.to) >= c.sips && value(out.to) != kSwitchSip))
+      return;
+    if (!adjacent(SipGraph(c), out.from, out.to, out.side)) {
+      error(f.from.position, "'{}': {} has no link to {}{} in {}", f.path, end_name(*f.from), end_name(*f.to),
+            f.side ? fmt::format(" on side {}", to_string(*f.side)) : "", describe_shape());
+    }
+  }
+
+  void resolve_address_error(const RawFault& f, Fault& out) {
+    const SystemConfig& c = m_config;
+    const SipId sip = needed<SipId>(f, f.sip, "sip", c.sips);
+    const CubeId cube = needed<CubeId>(f, f.cube, "cube", c.cubes());
+    uint64_t room = c.hbm.bytes;
+    Addr base = hbm_address(sip, cube, 0);
+    if (f.pe.given) {
+      room = addr::kPeWindowBytes;
+      base = pe_base({sip, cube, needed<PeId>(f, f.pe, "pe", c.pes)});
+    }
+    for (const auto& [item, key] : {std::pair{&f.offset, "offset"}, std::pair{&f.bytes, "bytes"}}) {
+      if (!item->given) error(f.position, "'{}': a fault of kind address_error needs '{}'", f.path, key);
+    }
+    if (!f.offset || !f.bytes) return;
+    if (*f.offset >= room || *f.bytes > room - *f.offset) {
+      error(f.offset.position, "'{}': {} at offset {} lie beyond the {} of the {}", f.path,
+            units::format_bytes(*f.bytes), units::format_bytes(*f.offset), units::format_bytes(room),
+            f.pe.given ? "PE's window" : "cube's HBM");
+    }
+    out.address = base + *f.offset;
+    out.bytes = *f.bytes;
+    out.access = f.access.value_or(FaultAccess::Any);
   }
 
   std::string describe_shape() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/core/address_map.h"
+#include "models/core/fault.h"
 #include "models/core/ids.h"
 #include "models/core/time.h"
 
@@ -112,6 +113,7 @@ struct SystemConfig {
   LinkParams sip_link{100000000000, ns(250)};
   LinkParams host_link{64000000000, ns(600)};
   SimulationConfig simulation;
+  std::vector<Fault> faults;
   std::string ccl_file;  ///< absolute or relative to the working directory; empty when none is named
 
   uint32_t cubes() const { return cube_w * cube_h; }
