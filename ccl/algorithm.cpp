@@ -36,6 +36,56 @@ CollectiveShape lane_shape(uint64_t count, CubeLayout layout) {
   return shape;
 }
 
+uint64_t input_elements(Collective c, uint32_t rank, uint32_t n, const CollectiveShape& shape) {
+  switch (c) {
+    case Collective::Reduce:
+      return shape.count;
+    case Collective::AllGather:
+    case Collective::Gather:
+      return shape.block(rank);
+    case Collective::ReduceScatter:
+      return shape.total(n);
+    case Collective::Scatter:
+      return rank == shape.root ? shape.total(n) : 0;
+    case Collective::SendRecv:
+      return rank == shape.root ? shape.count : 0;
+    case Collective::AllToAll: {
+      uint64_t sum = 0;
+      for (uint32_t to = 0; to < n; ++to) sum += shape.sent(n, rank, to);
+      return sum;
+    }
+    default:
+      return 0;
+  }
+}
+
+uint64_t output_elements(Collective c, uint32_t rank, uint32_t n, const CollectiveShape& shape) {
+  switch (c) {
+    case Collective::AllReduce:
+    case Collective::Broadcast:
+      return shape.count;
+    case Collective::Reduce:
+      return rank == shape.root ? shape.count : 0;
+    case Collective::AllGather:
+      return shape.total(n);
+    case Collective::Gather:
+      return rank == shape.root ? shape.total(n) : 0;
+    case Collective::ReduceScatter:
+    case Collective::Scatter:
+      return shape.block(rank);
+    case Collective::SendRecv:
+      return rank == shape.peer ? shape.count : 0;
+    case Collective::AllToAll: {
+      uint64_t sum = 0;
+      for (uint32_t from = 0; from < n; ++from) sum += shape.sent(n, from, rank);
+      return sum;
+    }
+    case Collective::Barrier:
+      break;
+  }
+  return 0;
+}
+
 void Registry::add(AlgorithmModule module) {
   if (module.name.empty()) throw std::invalid_argument("an algorithm module needs a name");
   const auto require = [&](bool there, const char* what) {
@@ -70,6 +120,10 @@ void register_builtin_algorithms(Registry& registry) {
   registry.add(ring_module());
   registry.add(ring_bidirectional_module());
   registry.add(intercube_module());
+  for (const auto& modules : {grid_all_reduce_modules(), pairwise_all_reduce_modules(), axis_block_modules(),
+                              rooted_ring_modules(), tree_modules(), peer_modules()}) {
+    for (const AlgorithmModule& m : modules) registry.add(m);
+  }
 }
 
 }  // namespace ahbm::ccl

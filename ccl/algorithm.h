@@ -79,6 +79,9 @@ struct CollectiveShape {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   CubeLayout layout = CubeLayout::Sharded;
+  /// Payload of the smallest slot among the group's connections between SIPs, when they are not all alike; both ends of
+  /// every connection must cut alike. 0: they are alike.
+  uint32_t message_bytes = 0;
 
   uint64_t block(uint32_t rank) const { return counts.empty() ? count : counts[rank]; }
   uint64_t block_begin(uint32_t rank) const;                   ///< first element of a block among all blocks
@@ -88,6 +91,10 @@ struct CollectiveShape {
 
 /// `count` elements in the given layout, everything else as it is by default.
 CollectiveShape lane_shape(uint64_t count, CubeLayout layout = CubeLayout::Sharded);
+
+/// Elements of a rank's input and output by the table above; 0 for an input that is the output (all_reduce, broadcast).
+uint64_t input_elements(Collective c, uint32_t rank, uint32_t n, const CollectiveShape& shape);
+uint64_t output_elements(Collective c, uint32_t rank, uint32_t n, const CollectiveShape& shape);
 
 /// Device addresses of a PE's buffers; 0 where a rank has none.
 struct CollectiveBuffers {

@@ -51,7 +51,7 @@ std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group&
   if (!module.rank_args) {
     return pack_arguments(buffers.output, module.kernel_args(group.size(), shape.count, group.cube_w, group.cube_h), a);
   }
-  std::vector<uint64_t> words{buffers.input, buffers.scratch};
+  std::vector<uint64_t> words{buffers.input, buffers.scratch, shape.message_bytes};
   const std::vector<uint64_t> own = module.rank_args(group, shape, rank);
   words.insert(words.end(), own.begin(), own.end());
   return pack_arguments(buffers.output, words, a);
@@ -84,6 +84,7 @@ ModuleArguments::ModuleArguments(const tl::Args& args) : AppendedArguments(unpac
   output = take();
   input = take();
   scratch = take();
+  message_bytes = take32();
 }
 
 uint64_t ModuleArguments::take() {

@@ -4,7 +4,7 @@
 //   0                 address of this PE's buffer
 //   1 .. k            the module's kernel_args(world_size, n_elem, cube_w, cube_h); of the built-in modules these are
 //                     world_size, n_elem, cube_w, cube_h themselves
-//   0 .. 2            of a module with rank_args: addresses of output, input and scratch, then its words
+//   0 .. 2            of a module with rank_args: addresses of output, input and scratch, message_bytes; then its words
 //   then, at the end  sip_rank, sip_topo_kind, sip_topo_w, sip_topo_h, dtype, op, layout
 #pragma once
 
@@ -58,6 +58,7 @@ class ModuleArguments : public AppendedArguments {
   uint32_t item() const { return item_bytes(dtype); }
 
   Addr output = 0, input = 0, scratch = 0;
+  uint32_t message_bytes = 0;  ///< for Move::piece_bytes of messages between SIPs
 
  private:
   const tl::Args& m_args;

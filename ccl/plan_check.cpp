@@ -15,7 +15,9 @@
 namespace ahbm::ccl {
 namespace {
 
-constexpr Addr kBuffer = Addr{1} << 20;  ///< every PE's buffer, in an address space of its own
+// A PE's buffers, in an address space of its own.
+constexpr Addr kInput = Addr{1} << 52, kOutput = Addr{2} << 52, kScratch = Addr{3} << 52;
+constexpr Addr kAreaMask = Addr{3} << 52;
 
 struct Problem {
   std::string text;
@@ -68,11 +70,13 @@ class RecordingTl final : public tl::Tl {
   tl::Handle m_last = 0;
 };
 
-/// What an element stands for: a set of contributions, by number, and what it was divided by.
+/// What an element stands for: a set of contributions, by number, what it was divided by, and which element of the
+/// contributions it is: the one at its own index plus `shift`.
 struct Value {
   uint32_t set = 0;
   uint64_t divisor = 1;
-  bool operator==(const Value& o) const { return set == o.set && divisor == o.divisor; }
+  int64_t shift = 0;
+  bool operator==(const Value& o) const { return set == o.set && divisor == o.divisor && shift == o.shift; }
 };
 
 /// Sets of contributions, each once, and their unions.
@@ -84,11 +88,18 @@ class Sets {
     s[c] = true;
     return intern(std::move(s));
   }
+  /// What nobody has written.
+  uint32_t none() { return intern(std::vector<bool>(m_contributions)); }
   uint32_t all() { return intern(std::vector<bool>(m_contributions, true)); }
   uint32_t unite(uint32_t a, uint32_t b) {
     const uint64_t key = uint64_t{a} << 32 | b;
     const auto known = m_unions.find(key);
     if (known != m_unions.end()) return known->second;
+    for (const uint32_t set : {a, b}) {
+      if (std::find(m_sets[set].begin(), m_sets[set].end(), true) == m_sets[set].end()) {
+        throw Problem{"something is reduced that nobody has written"};
+      }
+    }
     std::vector<bool> s = m_sets[a];
     for (uint32_t c = 0; c < m_contributions; ++c) {
       if (!m_sets[b][c]) continue;
@@ -101,6 +112,13 @@ class Sets {
   uint32_t missing(uint32_t a) const {
     const auto it = std::find(m_sets[a].begin(), m_sets[a].end(), false);
     return static_cast<uint32_t>(it - m_sets[a].begin());
+  }
+  std::string text(uint32_t a) const {
+    std::string out;
+    for (uint32_t c = 0; c < m_contributions; ++c) {
+      if (m_sets[a][c]) out += fmt::format("{}{}", out.empty() ? "" : "+", c);
+    }
+    return out.empty() ? "nothing" : out;
   }
 
  private:
@@ -137,9 +155,10 @@ Runs zip(const Runs& a, const Runs& b, F&& f) {
   return out;
 }
 
-/// A PE's buffer.
+/// A PE's buffer. Runs outside of it have shifts that count from their own first element.
 class Contents {
  public:
+  Contents() : Contents(0, {}) {}
   Contents(uint64_t n, Value v) : m_n(n) {
     if (n != 0) m_runs[0] = v;
   }
@@ -150,6 +169,7 @@ class Contents {
     for (auto it = m_runs.find(at); it != m_runs.end() && it->first < at + n; ++it) {
       const auto next = std::next(it);
       out.push_back({(next == m_runs.end() ? m_n : next->first) - it->first, it->second});
+      out.back().value.shift += static_cast<int64_t>(at);
     }
     return out;
   }
@@ -159,12 +179,16 @@ class Contents {
     split(at);
     split(at + n);
     m_runs.erase(m_runs.lower_bound(at), m_runs.lower_bound(at + n));
+    const auto first = static_cast<int64_t>(at);
     for (const Run& r : runs) {
-      m_runs[at] = r.value;
+      Value v = r.value;
+      v.shift -= first;
+      m_runs[at] = v;
       at += r.count;
     }
     if (m_runs.size() > 4096) merge();
   }
+  uint64_t size() const { return m_n; }
   const std::map<uint64_t, Value>& runs() const { return m_runs; }
 
  private:
@@ -216,29 +240,28 @@ struct Program {
   std::vector<Action> actions;
   size_t next = 0;
   std::vector<std::unique_ptr<Active>> active;
-  std::unique_ptr<Contents> contents;
+  CollectiveBuffers buffers;
+  std::map<Addr, Contents> areas;  ///< by base address
 };
 
 class Checker {
  public:
-  Checker(const AlgorithmModule& module, const Group& group, uint64_t n_elem, CubeLayout layout, DType dtype,
+  Checker(const AlgorithmModule& module, const Group& group, const CollectiveShape& shape, bool in_place,
           const PlanQueues& queues)
       : m_group(group),
-        m_n(n_elem),
-        m_layout(layout),
-        m_dtype(dtype),
+        m_collective(module.collective),
+        m_shape(shape),
+        m_in_place(in_place),
         m_queues(queues),
-        m_sets(group.size() * (layout == CubeLayout::Partial ? group.n_cubes : 1)) {
-    m_op = module.ops.count(ReduceOp::Avg) != 0 ? ReduceOp::Avg : ReduceOp::Sum;
+        m_sets(group.size() * (shape.layout == CubeLayout::Partial ? group.n_cubes : 1)) {
     for (uint32_t pe = 0; pe < group.size() * group.n_cubes; ++pe) {
       m_programs.emplace_back();
       Program& p = m_programs.back();
       p.rank = pe / group.n_cubes;
       p.cube = pe % group.n_cubes;
-      p.contents =
-          std::make_unique<Contents>(n_elem, Value{m_sets.single(layout == CubeLayout::Partial ? pe : p.rank), 1});
+      place_buffers(p, module.scratch_bytes ? module.scratch_bytes(group, shape) : 0);
     }
-    for (const Connection& c : module.connections(group, {})) connect(c);
+    for (const Connection& c : module.connections(group, shape)) connect(c);
     for (Program& p : m_programs) record(module, p);
   }
 
@@ -250,7 +273,7 @@ class Checker {
     if (std::any_of(m_programs.begin(), m_programs.end(), [](const Program& p) { return !done(p); })) {
       throw Problem{"cyclic wait:" + waiting()};
     }
-    for (const Program& p : m_programs) check_result(p);
+    for (Program& p : m_programs) check_result(p);
   }
 
   PlanReport report;
@@ -291,7 +314,7 @@ class Checker {
     std::vector<launch::LinkEntry> links;
     for (const auto& [dir, link] : p.links) links.push_back(link->entry);
     RecordingTl tl(header, std::move(links), index(p.rank, p.cube));
-    module.kernel(tl, tl::Args(pack_arguments(module, m_group, p.rank, kBuffer, m_n, m_dtype, m_op, m_layout)));
+    module.kernel(tl, tl::Args(pack_arguments(module, m_group, p.rank, p.buffers, m_shape)));
     p.actions = std::move(tl.actions);
   }
 
@@ -337,9 +360,12 @@ class Checker {
   void submit(Program& p, const Action& a) {
     const tl::Move& mv = a.move;
     for (Addr at : {mv.local, mv.store}) {
+      if (at == 0) continue;
+      const auto found = p.areas.find(at & kAreaMask);
       const uint64_t item = item_bytes(mv.dtype);
-      if (at == 0 || (at >= kBuffer && at + mv.count * item <= kBuffer + m_n * item)) continue;
-      throw Problem{fmt::format("{} step {} touches elements outside of its buffer of {}", name(p), mv.step, m_n)};
+      if (found != p.areas.end() && at + mv.count * item <= found->first + found->second.size() * item) continue;
+      throw Problem{fmt::format("{} step {} touches elements outside of its buffer of {}", name(p), mv.step,
+                                found == p.areas.end() ? 0 : found->second.size())};
     }
     auto m = std::make_unique<Active>();
     m->move = &mv;
@@ -377,7 +403,7 @@ class Checker {
       for (const Link* l : m.from) {
         if (l->receiving.front() != m.handle || l->arrived.empty()) return false;
       }
-      m.acc = mv.local != 0 ? p.contents->read((mv.local - kBuffer) / item + first, count) : Runs();
+      m.acc = mv.local != 0 ? area(p, mv.local).read((mv.local & ~kAreaMask) / item + first, count) : Runs();
       for (size_t i = 0; i < m.from.size(); ++i) {
         const Message& message = m.from[i]->arrived.front();
         const auto expected = tl::make_header(0, 0, tl::received_step(mv), mv.dtype,
@@ -390,7 +416,10 @@ class Checker {
           if (a.divisor != 1 || b.divisor != 1) {
             throw Problem{fmt::format("{} step {} adds to what is divided already", name(p), mv.step)};
           }
-          return Value{m_sets.unite(a.set, b.set), 1};
+          if (a.shift != b.shift) {
+            throw Problem{fmt::format("{} step {} reduces different elements with each other", name(p), mv.step)};
+          }
+          return Value{m_sets.unite(a.set, b.set), 1, a.shift};
         });
       }
       for (Run& r : m.acc) r.value.divisor *= mv.divisor;
@@ -418,7 +447,7 @@ class Checker {
       return true;
     }
     if (!all) return false;
-    if (mv.store != 0) p.contents->write((mv.store - kBuffer) / item + first, m.acc);
+    if (mv.store != 0) area(p, mv.store).write((mv.store & ~kAreaMask) / item + first, m.acc);
     if (m.slot_held) give_back();
     m.loaded = m.slot_held = false;
     m.sent.assign(m.sent.size(), false);
@@ -426,22 +455,134 @@ class Checker {
     return true;
   }
 
-  void check_result(const Program& p) {
+  void check_result(Program& p) {
     for (const auto& [dir, l] : p.links) {
       if (l->arrived.empty()) continue;
       throw Problem{fmt::format("{}: {} messages from {} are received by no move", name(p), l->arrived.size(),
                                 tl::to_string(dir))};
     }
-    const Value want{m_sets.all(), m_op == ReduceOp::Avg ? m_group.size() : 1};
-    for (const auto& [at, v] : p.contents->runs()) {
-      if (v == want) continue;
-      if (v.set != want.set) {
-        throw Problem{fmt::format("{} element {} lacks contribution {}", name(p), at, m_sets.missing(v.set))};
+    const uint64_t output_begin = (p.buffers.output & ~kAreaMask) / item_bytes(m_shape.dtype);
+    for (const Expected& e : expected(p)) {
+      if (e.range.empty()) continue;
+      Value want = e.value;
+      want.shift += static_cast<int64_t>(e.range.begin);
+      uint64_t done = 0;
+      for (const Run& run : area(p, p.buffers.output).read(output_begin + e.range.begin, e.range.count)) {
+        check_value(p, e.range.begin + done, run.value, want);
+        done += run.count;
       }
+    }
+    const auto input = p.areas.find(kInput);
+    if (m_in_place || input == p.areas.end()) return;
+    for (const auto& [at, v] : input->second.runs()) {
+      if (v == Value{m_sets.single(p.rank), 1, 0}) continue;
+      throw Problem{fmt::format("{} has changed element {} of its input", name(p), at)};
+    }
+  }
+
+  void check_value(const Program& p, uint64_t at, const Value& v, const Value& want) {
+    if (v == want) return;
+    if (v.set != want.set && want.set == m_sets.all()) {
+      throw Problem{fmt::format("{} element {} lacks contribution {}", name(p), at, m_sets.missing(v.set))};
+    }
+    if (v.set != want.set) {
+      throw Problem{fmt::format("{} element {} is of {} where {} is expected", name(p), at, m_sets.text(v.set),
+                                m_sets.text(want.set))};
+    }
+    if (v.divisor != want.divisor) {
       throw Problem{
           fmt::format("{} element {} is divided by {} where {} is expected", name(p), at, v.divisor, want.divisor)};
     }
+    throw Problem{fmt::format("{} element {} is another element of its contribution, {} further on", name(p), at,
+                              v.shift - want.shift)};
   }
+
+  /// What elements of the output must be.
+  struct Expected {
+    Range range;
+    Value value;
+  };
+  std::vector<Expected> expected(const Program& p) {
+    const uint32_t n = m_group.size(), rank = p.rank, root = m_shape.root;
+    const auto one = [&](uint32_t of, const Range& range, uint64_t first) {
+      return Expected{range, {m_sets.single(of), 1, static_cast<int64_t>(first) - static_cast<int64_t>(range.begin)}};
+    };
+    const auto reduced = [&](uint64_t count, uint64_t first) {
+      const uint64_t divisor = m_shape.op == ReduceOp::Avg ? n : 1;
+      return Expected{{0, count}, {m_sets.all(), divisor, static_cast<int64_t>(first)}};
+    };
+    std::vector<Expected> out;
+    switch (m_collective) {
+      case Collective::AllReduce:
+        return {reduced(m_shape.count, 0)};
+      case Collective::Reduce:
+        if (rank == root) out.push_back(reduced(m_shape.count, 0));
+        break;
+      case Collective::ReduceScatter:
+        return {reduced(m_shape.block(rank), m_shape.block_begin(rank))};
+      case Collective::Broadcast:
+        return {one(root, {0, m_shape.count}, 0)};
+      case Collective::SendRecv:
+        if (rank == m_shape.peer) out.push_back(one(root, {0, m_shape.count}, 0));
+        break;
+      case Collective::Scatter:
+        return {one(root, {0, m_shape.block(rank)}, m_shape.block_begin(rank))};
+      case Collective::Gather:
+        if (rank != root) break;
+        [[fallthrough]];
+      case Collective::AllGather:
+        for (uint32_t r = 0; r < n; ++r) out.push_back(one(r, {m_shape.block_begin(r), m_shape.block(r)}, 0));
+        break;
+      case Collective::AllToAll: {
+        uint64_t at = 0;
+        for (uint32_t r = 0; r < n; ++r) {
+          uint64_t first = 0;
+          for (uint32_t to = 0; to < rank; ++to) first += m_shape.sent(n, r, to);
+          out.push_back(one(r, {at, m_shape.sent(n, r, rank)}, first));
+          at += m_shape.sent(n, r, rank);
+        }
+        break;
+      }
+      case Collective::Barrier:
+        break;
+    }
+    return out;
+  }
+
+  void place_buffers(Program& p, uint64_t scratch_bytes) {
+    const uint32_t n = m_group.size();
+    const uint64_t input = input_elements(m_collective, p.rank, n, m_shape);
+    const uint64_t output = output_elements(m_collective, p.rank, n, m_shape);
+    const uint64_t item = item_bytes(m_shape.dtype);
+    const Value own{m_sets.single(m_shape.layout == CubeLayout::Partial ? index(p.rank, p.cube) : p.rank), 1, 0};
+    const Value nothing{m_sets.none(), 1, 0};
+    p.buffers = {kInput, kOutput, scratch_bytes != 0 ? kScratch : 0};
+    if (scratch_bytes != 0) p.areas[kScratch] = Contents(scratch_bytes, nothing);
+    if (m_collective == Collective::AllReduce || m_collective == Collective::Broadcast) {
+      p.buffers.input = kOutput;
+      p.areas[kOutput] = Contents(output, own);
+      return;
+    }
+    const bool one_sided =
+        p.rank != m_shape.root && (m_collective == Collective::Reduce || m_collective == Collective::Gather ||
+                                   m_collective == Collective::Scatter);
+    if (!m_in_place || one_sided) {
+      p.areas[kInput] = Contents(input, own);
+      p.areas[kOutput] = Contents(output, nothing);
+      return;
+    }
+    const uint64_t begin = m_collective == Collective::Reduce ? 0 : m_shape.block_begin(p.rank);
+    if (m_collective == Collective::AllGather || m_collective == Collective::Gather) {  // the input is in the output
+      p.buffers.input = kOutput + begin * item;
+      Contents& all = p.areas[kOutput] = Contents(output, nothing);
+      if (input != 0) all.write(begin, {{input, own}});
+    } else {
+      p.buffers.output = kInput + begin * item;
+      p.areas[kInput] = Contents(input, own);
+    }
+  }
+
+  static Contents& area(Program& p, Addr at) { return p.areas.at(at & kAreaMask); }
 
   static std::string name(const Program& p) { return fmt::format("rank {} cube {}", p.rank, p.cube); }
 
@@ -470,11 +611,10 @@ class Checker {
   }
 
   const Group& m_group;
-  uint64_t m_n;
-  CubeLayout m_layout;
-  DType m_dtype;
+  Collective m_collective;
+  CollectiveShape m_shape;
+  bool m_in_place;
   PlanQueues m_queues;
-  ReduceOp m_op = ReduceOp::Sum;
   Sets m_sets;
   std::deque<Program> m_programs;
 };
@@ -483,12 +623,24 @@ class Checker {
 
 PlanReport check_plan(const AlgorithmModule& module, const Group& group, uint64_t n_elem, CubeLayout layout,
                       DType dtype, const PlanQueues& queues) {
+  CollectiveShape shape = lane_shape(n_elem, layout);
+  shape.dtype = dtype;
+  if (module.ops.count(ReduceOp::Avg) != 0 && can_reduce(ReduceOp::Avg, dtype)) shape.op = ReduceOp::Avg;
+  return check_plan(module, group, shape, true, queues);
+}
+
+PlanReport check_plan(const AlgorithmModule& module, const Group& group, const CollectiveShape& shape, bool in_place,
+                      const PlanQueues& queues) {
+  check_shape(module.collective, group.size(), shape);
+  if (in_place && (module.collective == Collective::AllToAll || module.collective == Collective::SendRecv)) {
+    throw std::invalid_argument(fmt::format("{} is never in place", to_string(module.collective)));
+  }
   PlanReport failed;
   failed.problem = module.refusal(group);
   if (!failed.problem.empty()) return failed;
   std::unique_ptr<Checker> checker;
   try {
-    checker = std::make_unique<Checker>(module, group, n_elem, layout, dtype, queues);
+    checker = std::make_unique<Checker>(module, group, shape, in_place, queues);
     checker->run();
   } catch (const Problem& p) {
     if (checker) failed = checker->report;

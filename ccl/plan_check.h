@@ -26,6 +26,13 @@ struct PlanReport {
   explicit operator bool() const { return problem.empty(); }
 };
 
+/// The connections and kernels of one call. What is checked at the end: the contents of every output
+/// (ccl/algorithm.h, CollectiveShape), that inputs are as they were unless `in_place`, and that no message is left.
+/// The kernel may use moves and waits; its control flow must not depend on data. Lanes of the group have the same
+/// shape. \throws std::invalid_argument for `in_place` with an all_to_all or a send_recv; else as the other form
+PlanReport check_plan(const AlgorithmModule& module, const Group& group, const CollectiveShape& shape, bool in_place,
+                      const PlanQueues& queues = {});
+
 /// For an all-reduce of `n_elem` elements per PE (Sharded: per lane). The kernel may use moves and waits; its control
 /// flow must not depend on data. \throws NotImplementedError for a kernel that uses tiles or recv_slot; whatever the
 /// kernel or the module throws

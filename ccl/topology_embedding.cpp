@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <tuple>
 
 namespace ahbm::ccl {
 namespace {
@@ -52,6 +53,25 @@ Order natural(uint32_t n) {
   return order;
 }
 
+/// A Hamiltonian cycle of a rectangle.
+RingOrder cycle(uint32_t w, uint32_t h, bool wraps_x, bool wraps_y) {
+  const uint32_t n = w * h;
+  if (n <= 2) return {natural(n), {}};
+  if (w == 1 || h == 1) {
+    if (w == 1 ? wraps_y : wraps_x) return {natural(n), {}};
+    return {{},
+            fmt::format("a line of {} SIPs without wrap-around has no ring: use a torus_2d or a ring_1d, or the "
+                        "algorithm mesh_2d",
+                        n)};
+  }
+  if (n % 2 == 0) return {mesh_cycle(w, h), {}};
+  if (wraps_x && wraps_y) return {odd_torus_cycle(w, h), {}};
+  return {{},
+          fmt::format("a mesh of {}x{} SIPs has no Hamiltonian cycle (w*h is odd): use a torus_2d, an even number of "
+                      "rows or columns, or the algorithm mesh_2d",
+                      w, h)};
+}
+
 }  // namespace
 
 uint32_t RingOrder::position(uint32_t rank) const {
@@ -63,41 +83,197 @@ uint32_t RingOrder::position(uint32_t rank) const {
 RingOrder ring_order(SipTopology topology, uint32_t w, uint32_t h, uint32_t n) {
   const bool grid = topology == SipTopology::Torus2d || topology == SipTopology::Mesh2d;
   if (!grid || n <= 2) return {natural(n), {}};
+  if (n <= w * h && n % w == 0) {
+    const bool wraps = topology == SipTopology::Torus2d;
+    return cycle(w, n / w, wraps, wraps && n == w * h);
+  }
   const auto refuse = [&](const std::string& why) { return RingOrder{{}, why}; };
   if (n > w * h) return refuse(fmt::format("{} ranks do not fit a {} of {}x{}", n, to_string(topology), w, h));
-  if (n % w != 0) {
-    return refuse(fmt::format("{} ranks are no whole rows of a {} of {}x{}: use a multiple of {} ranks", n,
-                              to_string(topology), w, h, w));
+  return refuse(fmt::format("{} ranks are no whole rows of a {} of {}x{}: use a multiple of {} ranks", n,
+                            to_string(topology), w, h, w));
+}
+
+namespace {
+
+bool is_grid(SipTopology t) {
+  return t == SipTopology::Torus2d || t == SipTopology::Mesh2d;
+}
+
+struct Cell {
+  uint32_t x, y;
+};
+Cell cell_of(const Group& g, uint32_t rank) {
+  const uint32_t sip = value(g.sips[rank]);
+  return {sip % g.sip_w, sip / g.sip_w};
+}
+
+std::vector<uint32_t> by_sip(const Group& g) {
+  std::vector<uint32_t> order = natural(g.size());
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return g.sips[a] < g.sips[b]; });
+  return order;
+}
+
+/// Row by row, to the right and to the left in turn.
+std::vector<uint32_t> snake(const Group& g) {
+  std::vector<uint32_t> order = by_sip(g);
+  bool leftward = false;
+  for (auto row = order.begin(); row != order.end();) {
+    const uint32_t y = cell_of(g, *row).y;
+    const auto end = std::find_if(row, order.end(), [&](uint32_t r) { return cell_of(g, r).y != y; });
+    if (leftward) std::reverse(row, end);
+    leftward = !leftward;
+    row = end;
   }
-  const bool wraps = topology == SipTopology::Torus2d;
-  const bool wraps_x = wraps, wraps_y = wraps && n == w * h;
-  const uint32_t rows = n / w;
-  if (w == 1 || rows == 1) {
-    if (w == 1 ? wraps_y : wraps_x) return {natural(n), {}};
-    return refuse(fmt::format("a line of {} SIPs without wrap-around has no ring: use a torus_2d or a ring_1d", n));
+  return order;
+}
+
+}  // namespace
+
+std::vector<uint32_t> line_order(const Group& group) {
+  return is_grid(group.topology) ? snake(group) : by_sip(group);
+}
+
+uint32_t GridOrder::position(uint32_t rank) const {
+  const auto it = std::find(order.begin(), order.end(), rank);
+  if (it == order.end()) throw std::out_of_range(fmt::format("rank {} is not on a grid of {}x{}", rank, w, h));
+  return static_cast<uint32_t>(it - order.begin());
+}
+
+GridOrder grid_order(const Group& group) {
+  GridOrder grid;
+  if (!is_grid(group.topology)) {
+    grid.w = group.size();
+    grid.h = 1;
+    grid.wraps_x = true;
+    grid.order = by_sip(group);
+    return grid;
   }
-  if (n % 2 == 0) return {mesh_cycle(w, rows), {}};
-  if (wraps_x && wraps_y) return {odd_torus_cycle(w, rows), {}};
-  return refuse(
-      fmt::format("a mesh of {}x{} SIPs has no Hamiltonian cycle (w*h is odd): use a torus_2d, or an even "
-                  "number of rows or columns",
-                  w, rows));
+  std::vector<bool> columns(group.sip_w), rows(group.sip_h);
+  for (uint32_t r = 0; r < group.size(); ++r) {
+    const Cell c = cell_of(group, r);
+    if (c.x >= group.sip_w || c.y >= group.sip_h) {
+      grid.refusal = fmt::format("rank {} is SIP {}, outside of a {} of {}x{}", r, value(group.sips[r]),
+                                 to_string(group.topology), group.sip_w, group.sip_h);
+      return grid;
+    }
+    columns[c.x] = rows[c.y] = true;
+  }
+  grid.w = static_cast<uint32_t>(std::count(columns.begin(), columns.end(), true));
+  grid.h = static_cast<uint32_t>(std::count(rows.begin(), rows.end(), true));
+  if (grid.w * grid.h != group.size()) {
+    grid.refusal = fmt::format("{} ranks in {} columns and {} rows of a {} are no rectangle", group.size(), grid.w,
+                               grid.h, to_string(group.topology));
+    return grid;
+  }
+  grid.wraps_x = grid.wraps_y = group.topology == SipTopology::Torus2d;
+  // Some of a torus' columns close their rows only if the way round does not lead over the row's own links: all of
+  // them, or gaps no longer than half of the extent. Adjacent columns without the wrap are a line.
+  const auto closes = [](const std::vector<bool>& used) {
+    const auto extent = static_cast<uint32_t>(used.size());
+    uint32_t gap = 0, longest = 0;
+    for (uint32_t i = 0; i < 2 * extent; ++i) {
+      gap = used[i % extent] ? 0 : gap + 1;
+      longest = std::max(longest, gap + 1);
+    }
+    return 2 * longest <= extent || extent <= 2 || longest == 1;
+  };
+  grid.wraps_x = grid.wraps_x && closes(columns);
+  grid.wraps_y = grid.wraps_y && closes(rows);
+  grid.order = by_sip(group);
+  return grid;
+}
+
+uint32_t sip_hops(const Group& group, uint32_t rank_a, uint32_t rank_b) {
+  if (rank_a == rank_b) return 0;
+  const auto along = [](uint32_t a, uint32_t b, uint32_t extent, bool wraps) {
+    const uint32_t d = a < b ? b - a : a - b;
+    return wraps ? std::min(d, extent - d) : d;
+  };
+  switch (group.topology) {
+    case SipTopology::Ring1d:
+      return along(value(group.sips[rank_a]), value(group.sips[rank_b]), std::max(group.machine_sips, group.sip_w),
+                   true);
+    case SipTopology::FullyConnected:
+      return 1;
+    case SipTopology::Switch:
+      return 2;
+    default:
+      break;
+  }
+  const Cell a = cell_of(group, rank_a), b = cell_of(group, rank_b);
+  const bool wraps = group.topology == SipTopology::Torus2d;
+  return along(a.x, b.x, group.sip_w, wraps) + along(a.y, b.y, group.sip_h, wraps);
+}
+
+TreeOrder tree_order(const Group& group, uint32_t root) {
+  constexpr size_t kMaxChildren = 4;
+  const uint32_t n = group.size();
+  TreeOrder tree;
+  tree.parent.assign(n, root);
+  tree.children.resize(n);
+  if (group.topology == SipTopology::FullyConnected || group.topology == SipTopology::Switch) {
+    // Every way is equally long: a heap of two children each keeps a root's link from carrying more than two copies.
+    const auto rank = [&](uint32_t i) { return (root + i) % n; };
+    for (uint32_t i = 1; i < n; ++i) {
+      tree.parent[rank(i)] = rank((i - 1) / 2);
+      tree.children[rank((i - 1) / 2)].push_back(rank(i));
+    }
+    for (uint32_t i = n; i > 1; i /= 2) ++tree.depth;
+    tree.depth *= group.topology == SipTopology::Switch ? 2 : 1;
+    return tree;
+  }
+  std::vector<uint32_t> order = natural(n), depth(n), branch(n, root), load(n);
+  std::vector<bool> placed(n);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return sip_hops(group, root, a) < sip_hops(group, root, b); });
+  placed[root] = true;
+  std::vector<uint32_t> there{root};
+  for (const uint32_t r : order) {
+    if (r == root) continue;
+    uint32_t best = root;
+    std::tuple<uint32_t, uint32_t, uint32_t> least{~0u, 0, 0};
+    for (const uint32_t p : there) {
+      if (tree.children[p].size() == kMaxChildren) continue;
+      const uint32_t hops = sip_hops(group, p, r);
+      const std::tuple<uint32_t, uint32_t, uint32_t> cost{hops, depth[p] + hops, p == root ? 0 : load[branch[p]]};
+      if (cost < least) least = cost, best = p;
+    }
+    tree.parent[r] = best;
+    tree.children[best].push_back(r);
+    branch[r] = best == root ? r : branch[best];
+    ++load[branch[r]];
+    depth[r] = std::get<1>(least);
+    tree.depth = std::max(tree.depth, depth[r]);
+    there.push_back(r);
+  }
+  return tree;
 }
 
 RingOrder ring_order(const Group& group) {
-  const bool grid = group.topology == SipTopology::Torus2d || group.topology == SipTopology::Mesh2d;
-  if (grid && group.size() > 2) {
-    for (uint32_t r = 0; r < group.size(); ++r) {
-      if (group.sips[r] == SipId{r}) continue;
-      return {{},
-              fmt::format("rank {} is SIP {}: on a {} a ring takes the SIPs 0 to {} in order", r, value(group.sips[r]),
-                          to_string(group.topology), group.size() - 1)};
-    }
+  if (!is_grid(group.topology) || group.size() <= 2) return {by_sip(group), {}};
+  const GridOrder grid = grid_order(group);
+  if (grid.order.empty()) {
+    if (grid.w * grid.h != group.size() && grid.w != 0 && grid.h != 0) return {snake(group), {}};
+    return {{}, grid.refusal};
   }
-  return ring_order(group.topology, group.sip_w, group.sip_h, group.size());
+  RingOrder ring = cycle(grid.w, grid.h, grid.wraps_x, grid.wraps_y);
+  for (uint32_t& p : ring.order) p = grid.order[p];
+  return ring;
 }
 
 Egress ring_egress(const Group& group, uint32_t rank, tl::Dir dir) {
+  switch (dir) {
+    case tl::Dir::GlobalN:
+      return Egress::N;
+    case tl::Dir::GlobalS:
+      return Egress::S;
+    case tl::Dir::GlobalE:
+      return Egress::E;
+    case tl::Dir::GlobalW:
+      return Egress::W;
+    default:
+      break;
+  }
   if (dir != tl::Dir::Next && dir != tl::Dir::Prev) return Egress::Any;
   if (group.topology == SipTopology::Ring1d) return dir == tl::Dir::Next ? Egress::E : Egress::W;
   const bool grid = group.topology == SipTopology::Torus2d || group.topology == SipTopology::Mesh2d;

@@ -21,21 +21,20 @@ namespace {
 using tl::Axis;
 
 void intercube_kernel(tl::Tl& tl, const tl::Args& args) {
-  const CollectiveArguments a = unpack_arguments(args);
+  ModuleArguments a(args);
+  const uint64_t count = a.take();
+  const uint32_t cube_w = a.take32();
   const uint32_t cubes = tl.num_programs(Axis::Cube), cube = tl.program_id(Axis::Cube);
   if (a.layout != CubeLayout::Partial && cubes > 1) {
     throw std::invalid_argument("intercube reduces tensors that are partial over the cubes, not " +
                                 std::string(to_string(a.layout)) + " ones: use ring or ring_bidirectional");
   }
-  const CubeShape shape(a.cube_w, cubes);
-  const CubeBuffer buffer{a.buffer, a.n_elem, a.dtype, a.op};
+  const CubeShape shape(cube_w, cubes);
+  const CubeBuffer buffer{a.output, count, a.dtype, a.op};
   reduce_to_root(tl, shape, cube, buffer);
-  if (cube == tree_root(shape) && a.world_size > 1) {
-    const RingOrder ring =
-        ring_order(static_cast<SipTopology>(a.sip_topo_kind), a.sip_topo_w, a.sip_topo_h, a.world_size);
-    if (!ring.refusal.empty()) throw std::invalid_argument(ring.refusal);
+  if (cube == tree_root(shape) && tl.num_programs(Axis::Sip) > 1) {
     tl.wait_all();
-    bidirectional_all_reduce(tl, {a.buffer, a.n_elem, a.dtype, a.op, a.world_size, ring.position(a.sip_rank)});
+    bidirectional_all_reduce(tl, take_ring_lane(a, a.output, count));
   }
   if (cube == tree_root(shape)) tl.wait_all();
   broadcast_from_root(tl, shape, cube, buffer);
@@ -52,7 +51,12 @@ double mesh_seconds(const CostQuery& q) {
 }  // namespace
 
 AlgorithmModule intercube_module() {
-  AlgorithmModule m = sip_ring_module_base();
+  LaneModule lane = ring_lane_module();
+  lane.time = bidirectional_seconds;
+  lane.order = [](const Group& g, uint64_t count) {
+    return name_leaves(bidirectional_order_of_reduction(count, g.size()), ring_order(g).order);
+  };
+  AlgorithmModule m = sip_all_reduce_module(lane);
   m.name = "intercube";
   m.kernel_name = "ccl_intercube";
   m.doc = "tensor partial over the cubes: reduce to the centre of each mesh, ring between the SIPs, broadcast back";
@@ -65,13 +69,12 @@ AlgorithmModule intercube_module() {
     return out;
   };
   m.time = [](const CostQuery& q) { return bidirectional_seconds(q) + 2 * mesh_seconds(q); };
-  m.reduction_order = [](const Group& g, const CollectiveShape& shape) {
+  m.reduction_order = [order = lane.order](const Group& g, const CollectiveShape& shape) {
     if (shape.layout != CubeLayout::Partial && g.n_cubes > 1) {
       throw std::invalid_argument("intercube has an order of reduction for partial tensors only");
     }
     const CubeShape mesh(g.cube_w, g.n_cubes);
-    std::vector<ReduceTree> trees =
-        lanes_order_of_reduction(g, shape.count, CubeLayout::Sharded, bidirectional_order_of_reduction);
+    std::vector<ReduceTree> trees = order(g, shape.count);
     for (ReduceTree& tree : trees) {
       std::vector<int32_t> expanded;
       for (int32_t leaf : tree.postfix) {

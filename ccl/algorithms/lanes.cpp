@@ -1,6 +1,7 @@
 #include "ccl/algorithms/lanes.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "models/core/ipcq_protocol.h"
@@ -9,10 +10,15 @@ namespace ahbm::ccl {
 
 using tl::Dir;
 
-SlabPlan::SlabPlan(const tl::Tl& tl, DType dtype, uint64_t longest, uint32_t share) {
-  const tl::Peer next = tl.peer(Dir::Next), prev = tl.peer(Dir::Prev);
-  const uint64_t slots = std::min(next.n_slots, prev.n_slots);
-  const uint64_t slot_bytes = std::min(next.slot_bytes, prev.slot_bytes);
+SlabPlan::SlabPlan(const tl::Tl& tl, DType dtype, uint64_t longest, uint32_t share, const std::vector<Dir>& dirs,
+                   uint32_t message_bytes) {
+  uint64_t slots = std::numeric_limits<uint32_t>::max(), slot_bytes = slots;
+  for (const Dir dir : dirs) {
+    const tl::Peer peer = tl.peer(dir);
+    slots = std::min<uint64_t>(slots, peer.n_slots);
+    slot_bytes = std::min<uint64_t>(slot_bytes, peer.slot_bytes);
+  }
+  if (message_bytes != 0) slot_bytes = std::min<uint64_t>(slot_bytes, ipcq::kHeaderBytes + message_bytes);
   const uint64_t per_message = std::max<uint64_t>(1, ipcq::payload_capacity(slot_bytes) / item_bytes(dtype));
   slab_elems = per_message * std::max<uint64_t>(1, (slots - 1) / share);
   slabs = ceil_div(longest, slab_elems);
@@ -25,6 +31,7 @@ Range SlabPlan::cut(const Range& chunk, uint64_t slab) const {
 }
 
 void forward(tl::Tl& tl, tl::Move move, bool store_first) {
+  if (move.count == 0) return;
   if (!store_first) {
     tl.submit(move);
     return;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ccl/algorithm.h"
 #include "models/core/dtype.h"
@@ -19,8 +20,9 @@ struct Lane {
   uint64_t count = 0;  ///< elements; every rank of the lane has the same
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
-  uint32_t n = 1;         ///< ranks
-  uint32_t position = 0;  ///< of this one on the ring
+  uint32_t n = 1;              ///< ranks
+  uint32_t position = 0;       ///< of this one on the ring
+  uint32_t message_bytes = 0;  ///< ModuleArguments::message_bytes
 
   uint64_t divisor() const { return op == ReduceOp::Avg ? n : 1; }
 };
@@ -32,8 +34,11 @@ struct SlabPlan {
   uint64_t slabs = 0;
   bool store_first = false;
 
+  /// \param message_bytes of the payload, 0: what the slots hold
   /// \param longest elements of the longest chunk  \param share messages of one step on the same queue pair
-  SlabPlan(const tl::Tl& tl, DType dtype, uint64_t longest, uint32_t share);
+  SlabPlan(const tl::Tl& tl, DType dtype, uint64_t longest, uint32_t share,
+           const std::vector<tl::Dir>& dirs = {tl::Dir::Next, tl::Dir::Prev}, uint32_t message_bytes = 0);
+  SlabPlan() = default;
   Range cut(const Range& chunk, uint64_t slab) const;
 };
 

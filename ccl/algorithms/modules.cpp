@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "ccl/algorithms/cube_mesh.h"
-#include "ccl/kernel_arguments.h"
 #include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
@@ -13,82 +12,144 @@ namespace ahbm::ccl {
 using tl::Axis;
 using tl::Dir;
 
-void sip_ring_kernel(tl::Tl& tl, const tl::Args& args, LaneAllReduce all_reduce) {
-  const CollectiveArguments a = unpack_arguments(args);
-  if (a.layout == CubeLayout::Partial) {
-    throw std::invalid_argument("a ring between SIPs reduces no partial sums of cubes: use the algorithm intercube");
-  }
-  if (a.world_size == 1) return;
-  const RingOrder ring =
-      ring_order(static_cast<SipTopology>(a.sip_topo_kind), a.sip_topo_w, a.sip_topo_h, a.world_size);
-  if (!ring.refusal.empty()) throw std::invalid_argument(ring.refusal);
-  Lane lane{a.buffer, a.n_elem, a.dtype, a.op, a.world_size, ring.position(a.sip_rank)};
-  if (a.layout == CubeLayout::Sharded) {
-    all_reduce(tl, lane);
-    return;
-  }
-  const CubeShape shape(a.cube_w, tl.num_programs(Axis::Cube));
-  const uint32_t cube = tl.program_id(Axis::Cube);
-  const Range slice = aligned_chunk(a.n_elem, shape.n, cube);
-  lane.buffer = a.at(slice.begin);
-  lane.count = slice.count;
-  all_reduce(tl, lane);
-  tl.wait_all();
-  gather_slices(tl, shape, cube, {a.buffer, a.n_elem, a.dtype, a.op});
+void allow_everything(AlgorithmModule& m) {
+  m.ops = {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min, ReduceOp::Product};
+  m.dtypes = {DType::Float32, DType::Float16, DType::BFloat16, DType::Int32,
+              DType::Int8,    DType::UInt8,   DType::Int64,    DType::Bool};
 }
 
-AlgorithmModule sip_ring_module_base() {
+void sip_all_reduce_kernel(tl::Tl& tl, const tl::Args& args, LaneAllReduce all_reduce) {
+  ModuleArguments a(args);
+  if (a.layout == CubeLayout::Partial) {
+    throw std::invalid_argument(
+        "an all-reduce between SIPs reduces no partial sums of cubes: use the algorithm intercube");
+  }
+  const uint64_t count = a.take();
+  const uint32_t cube_w = a.take32();
+  if (tl.num_programs(Axis::Sip) == 1 || count == 0) return;
+  if (a.layout == CubeLayout::Sharded) {
+    all_reduce(tl, a, a.output, count);
+    return;
+  }
+  const CubeShape shape(cube_w, tl.num_programs(Axis::Cube));
+  const uint32_t cube = tl.program_id(Axis::Cube);
+  const Range slice = aligned_chunk(count, shape.n, cube);
+  all_reduce(tl, a, a.output + slice.begin * a.item(), slice.count);
+  tl.wait_all();
+  gather_slices(tl, shape, cube, {a.output, count, a.dtype, a.op});
+}
+
+AlgorithmModule sip_all_reduce_module(const LaneModule& lane) {
   AlgorithmModule m;
   m.collective = Collective::AllReduce;
-  m.ops = {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min, ReduceOp::Product};
-  m.dtypes = {DType::Float32, DType::Float16, DType::BFloat16, DType::Int32};
+  allow_everything(m);
   m.layouts = {CubeLayout::Sharded, CubeLayout::Replicated};
-  m.refusal = [](const Group& g) { return ring_order(g).refusal; };
-  m.kernel_args = builtin_kernel_args;
-  m.connections = [](const Group& g, const CollectiveShape&) {
-    std::vector<Connection> out;
-    append_mesh_connections(g, out);
-    for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_ring_connections(g, cube, out);
+  m.refusal = lane.refusal;
+  m.rank_args = [words = lane.words](const Group& g, const CollectiveShape& shape, uint32_t rank) {
+    std::vector<uint64_t> out{shape.count, g.cube_w};
+    const std::vector<uint64_t> own = words(g, rank);
+    out.insert(out.end(), own.begin(), own.end());
     return out;
   };
+  m.connections = [connections = lane.connections](const Group& g, const CollectiveShape&) {
+    std::vector<Connection> out;
+    append_mesh_connections(g, out);
+    for (uint32_t cube = 0; cube < g.n_cubes; ++cube) connections(g, cube, out);
+    return out;
+  };
+  m.time = [time = lane.time](const CostQuery& q) { return (q.ranks < 2 ? 0 : time(q)) + gather_seconds(q); };
+  m.reduction_order = [order = lane.order](const Group& g, const CollectiveShape& shape) {
+    return lanes_order_of_reduction(g, shape.count, shape.layout, order);
+  };
+  if (lane.needs_scratch) {
+    m.scratch_bytes = [](const Group&, const CollectiveShape& shape) { return shape.count * item_bytes(shape.dtype); };
+  }
   return m;
+}
+
+LaneModule ring_lane_module() {
+  LaneModule lane;
+  lane.refusal = [](const Group& g) { return ring_order(g).refusal; };
+  lane.words = [](const Group& g, uint32_t rank) {
+    return std::vector<uint64_t>{g.size(), ring_order(g).position(rank)};
+  };
+  lane.connections = append_ring_connections;
+  return lane;
+}
+
+Lane take_ring_lane(ModuleArguments& a, Addr buffer, uint64_t count) {
+  Lane lane{buffer, count, a.dtype, a.op};
+  lane.n = a.take32();
+  lane.position = a.take32();
+  lane.message_bytes = a.message_bytes;
+  return lane;
 }
 
 void append_ring_connections(const Group& group, uint32_t cube, std::vector<Connection>& out) {
   const RingOrder ring = ring_order(group);
   if (!ring.refusal.empty()) throw std::invalid_argument(ring.refusal);
-  const uint32_t n = group.size();
-  for (uint32_t p = 0; p < n && n > 1; ++p) {
-    out.push_back({ring.order[p], cube, Dir::Next, ring.order[(p + 1) % n], cube, Dir::Prev});
-  }
+  append_axis_connections(SipAxis{}, ring.order, cube, out);
 }
 
-std::vector<ReduceTree> lanes_order_of_reduction(const Group& group, uint64_t count, CubeLayout layout,
-                                                 LaneOrder lane_order) {
+std::vector<ReduceTree> name_leaves(std::vector<ReduceTree> trees, const std::vector<uint32_t>& ranks) {
+  for (ReduceTree& tree : trees) {
+    for (int32_t& leaf : tree.postfix) {
+      if (leaf >= 0) leaf = static_cast<int32_t>(ranks[static_cast<size_t>(leaf)]);
+    }
+  }
+  return trees;
+}
+
+std::vector<ReduceTree> lanes_order_of_reduction(
+    const Group& group, uint64_t count, CubeLayout layout,
+    const std::function<std::vector<ReduceTree>(const Group&, uint64_t)>& lane_order) {
   if (layout == CubeLayout::Partial && group.n_cubes > 1) {
     throw std::invalid_argument("no order of reduction for partial sums of cubes: use the algorithm intercube");
   }
-  const RingOrder ring = ring_order(group);
-  if (!ring.refusal.empty()) throw std::invalid_argument(ring.refusal);
   const uint32_t lanes = layout == CubeLayout::Replicated ? group.n_cubes : 1;
   std::vector<ReduceTree> out;
   for (const Range& slice : chunks(count, lanes)) {
-    for (ReduceTree& tree : lane_order(slice.count, group.size())) {
+    for (ReduceTree& tree : lane_order(group, slice.count)) {
       tree.range.begin += slice.begin;
-      for (int32_t& leaf : tree.postfix) {
-        if (leaf >= 0) leaf = static_cast<int32_t>(ring.order[static_cast<size_t>(leaf)]);
-      }
       out.push_back(std::move(tree));
     }
   }
   return out;
 }
 
+void put_ranges(const std::vector<Range>& ranges, std::vector<uint64_t>& words) {
+  const uint64_t each = ranges.empty() ? 0 : ranges[0].count;
+  bool regular = true;
+  for (size_t i = 0; i < ranges.size(); ++i) regular = regular && ranges[i] == Range{i * each, each};
+  words.insert(words.end(), {ranges.size(), regular});
+  if (regular) {
+    words.push_back(each);
+    return;
+  }
+  for (const Range& r : ranges) words.insert(words.end(), {r.begin, r.count});
+}
+
+std::vector<Range> take_ranges(ModuleArguments& a) {
+  const uint64_t n = a.take(), regular = a.take(), each = regular != 0 ? a.take() : 0;
+  std::vector<Range> out;
+  for (uint64_t i = 0; i < n; ++i) {
+    if (regular != 0) {
+      out.push_back({i * each, each});
+    } else {
+      const uint64_t begin = a.take();
+      out.push_back({begin, a.take()});
+    }
+  }
+  return out;
+}
+
+bool directions_shared(const CostQuery& q) {
+  return q.group != nullptr && (q.group->topology == SipTopology::Switch || (q.ranks == 2 && !q.group->double_links));
+}
+
 double bidirectional_seconds(const CostQuery& q) {
   if (q.ranks < 2) return 0;
-  const bool shared =
-      q.group != nullptr && (q.group->topology == SipTopology::Switch || (q.ranks == 2 && !q.group->double_links));
-  const double links = shared ? 1 : 2;
+  const double links = directions_shared(q) ? 1 : 2;
   const double f = (q.ranks - 1.0) / q.ranks;
   return 2.0 * (q.ranks / 2) * q.latency + 2 * f * q.bytes / (links * q.bandwidth);
 }

@@ -5,39 +5,73 @@
 #include <vector>
 
 #include "ccl/algorithm.h"
+#include "ccl/algorithms/axis.h"
 #include "ccl/algorithms/lanes.h"
+#include "ccl/kernel_arguments.h"
 
 namespace ahbm::ccl {
 
 AlgorithmModule ring_module();
 AlgorithmModule ring_bidirectional_module();
 AlgorithmModule intercube_module();
+std::vector<AlgorithmModule> grid_all_reduce_modules();  ///< torus_2d, mesh_2d and their forms with fewer colours
+std::vector<AlgorithmModule>
+pairwise_all_reduce_modules();                       ///< halving_doubling, recursive_doubling, double_binary_tree
+std::vector<AlgorithmModule> axis_block_modules();   ///< reduce_scatter_*, all_gather_*
+std::vector<AlgorithmModule> rooted_ring_modules();  ///< broadcast_ring, reduce_ring
+std::vector<AlgorithmModule> tree_modules();         ///< broadcast_tree, reduce_tree, gather_tree, scatter_tree
+std::vector<AlgorithmModule> peer_modules();         ///< all_to_all_*, send_recv, barrier_dissemination
 
-using LaneAllReduce = void (*)(tl::Tl&, const Lane&);
-/// (count, n) -> trees over ring positions.
-using LaneOrder = std::vector<ReduceTree> (*)(uint64_t count, uint32_t n);
+/// Every dtype, every operator.
+void allow_everything(AlgorithmModule& m);
 
-/// The kernel of an algorithm between SIPs. Sharded: every cube reduces its shard with the same cube of the other SIPs.
-/// Replicated: cube c reduces slice c of the buffer, then the slices are gathered inside the SIP.
-void sip_ring_kernel(tl::Tl& tl, const tl::Args& args, LaneAllReduce all_reduce);
-AlgorithmModule sip_ring_module_base();
+/// What one lane of an all-reduce does, in place on `buffer`; the words that are left in `a` are its own.
+using LaneAllReduce = void (*)(tl::Tl&, ModuleArguments& a, Addr buffer, uint64_t count);
+
+/// The kernel of an all-reduce between SIPs. Sharded: every cube reduces its shard with the same cube of the other
+/// SIPs. Replicated: cube c reduces slice c of the buffer, then the slices are gathered inside the SIP.
+void sip_all_reduce_kernel(tl::Tl& tl, const tl::Args& args, LaneAllReduce all_reduce);
+
+/// What makes an all-reduce between SIPs out of a lane's.
+struct LaneModule {
+  std::function<std::string(const Group&)> refusal;
+  std::function<std::vector<uint64_t>(const Group&, uint32_t rank)> words;
+  /// The lane's connections, on one cube.
+  std::function<void(const Group&, uint32_t cube, std::vector<Connection>&)> connections;
+  /// Seconds between the SIPs.
+  std::function<double(const CostQuery&)> time;
+  /// Trees over ranks for `count` elements of a lane.
+  std::function<std::vector<ReduceTree>(const Group&, uint64_t count)> order;
+  bool needs_scratch = false;  ///< as much as the lane's buffer
+};
+AlgorithmModule sip_all_reduce_module(const LaneModule& lane);
 
 template <LaneAllReduce kAllReduce>
-AlgorithmModule sip_ring_module() {
-  AlgorithmModule m = sip_ring_module_base();
-  m.kernel = [](tl::Tl& tl, const tl::Args& args) { sip_ring_kernel(tl, args, kAllReduce); };
+AlgorithmModule sip_all_reduce_module_of(const LaneModule& lane) {
+  AlgorithmModule m = sip_all_reduce_module(lane);
+  m.kernel = [](tl::Tl& tl, const tl::Args& args) { sip_all_reduce_kernel(tl, args, kAllReduce); };
   return m;
 }
 
-/// Appends the Next/Prev connections of one cube's lane.
+/// The words and connections of the ring of a group: its size, a rank's position.
+LaneModule ring_lane_module();
+Lane take_ring_lane(ModuleArguments& a, Addr buffer, uint64_t count);
 void append_ring_connections(const Group& group, uint32_t cube, std::vector<Connection>& out);
 
-/// The lane's order for a whole rank: positions become ranks, and for Replicated there is a lane per slice.
-std::vector<ReduceTree> lanes_order_of_reduction(const Group& group, uint64_t count, CubeLayout layout,
-                                                 LaneOrder lane_order);
+/// Trees over positions become trees over the ranks at them.
+std::vector<ReduceTree> name_leaves(std::vector<ReduceTree> trees, const std::vector<uint32_t>& ranks);
+/// The lane's order for a whole rank: for Replicated there is a lane per slice.
+std::vector<ReduceTree> lanes_order_of_reduction(
+    const Group& group, uint64_t count, CubeLayout layout,
+    const std::function<std::vector<ReduceTree>(const Group&, uint64_t)>& lane_order);
 
-/// Seconds of the bidirectional ring between SIPs; where both directions share a cable or an uplink, they share its
-/// bandwidth.
+/// Ranges as argument words, short when they are equal parts one after the other.
+void put_ranges(const std::vector<Range>& ranges, std::vector<uint64_t>& words);
+std::vector<Range> take_ranges(ModuleArguments& a);
+
+/// Whether both directions of a ring of these ranks are the same cable or uplink, and so share its bandwidth.
+bool directions_shared(const CostQuery& q);
+/// Seconds of the bidirectional ring between SIPs.
 double bidirectional_seconds(const CostQuery& q);
 /// Seconds of the gather inside a SIP that the replicated layout ends with; 0 for the others.
 double gather_seconds(const CostQuery& q);

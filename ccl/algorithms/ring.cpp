@@ -5,6 +5,7 @@
 // all modulo n; the last of them, position c-1, owns the chunk, divides it (avg) and sends it round.
 #include "ccl/algorithms/lanes.h"
 #include "ccl/algorithms/modules.h"
+#include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
 
@@ -14,7 +15,7 @@ void ring_all_reduce(tl::Tl& tl, const Lane& lane) {
   if (lane.n < 2 || lane.count == 0) return;
   const uint32_t n = lane.n, last = 2 * n - 2, item = item_bytes(lane.dtype);
   const std::vector<Range> chunks = tl::Tl::chunks(lane.count, n);
-  const SlabPlan plan(tl, lane.dtype, chunks[0].count, 1);
+  const SlabPlan plan(tl, lane.dtype, chunks[0].count, 1, {Dir::Next, Dir::Prev}, lane.message_bytes);
 
   for (uint64_t slab = 0; slab < plan.slabs; ++slab) {
     for (uint32_t k = 0; k <= last; ++k) {  // step k receives what the previous rank sent in step k-1
@@ -24,6 +25,7 @@ void ring_all_reduce(tl::Tl& tl, const Lane& lane) {
       m.count = part.count;
       m.dtype = lane.dtype;
       m.op = lane.op;
+      m.piece_bytes = lane.message_bytes;
       m.step = wire_step(slab * last + k);
       m.recv_step = wire_step(slab * last + k + (0xFFFF - 1));
       if (k > 0) m.from = Dir::Prev;
@@ -51,18 +53,22 @@ std::vector<ReduceTree> ring_order_of_reduction(uint64_t count, uint32_t n) {
   return trees;
 }
 
+namespace {
+void ring_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
+  ring_all_reduce(tl, take_ring_lane(a, buffer, count));
+}
+}  // namespace
+
 AlgorithmModule ring_module() {
-  AlgorithmModule m = sip_ring_module<ring_all_reduce>();
+  LaneModule lane = ring_lane_module();
+  lane.time = [](const CostQuery& q) { return 2 * (q.ranks - 1) * (q.latency + q.bytes / (q.ranks * q.bandwidth)); };
+  lane.order = [](const Group& g, uint64_t count) {
+    return name_leaves(ring_order_of_reduction(count, g.size()), ring_order(g).order);
+  };
+  AlgorithmModule m = sip_all_reduce_module_of<ring_lane>(lane);
   m.name = "ring";
   m.kernel_name = "ccl_ring";
   m.doc = "ring reduce-scatter and all-gather: 2(n-1)L + 2(n-1)/n S/B";
-  m.time = [](const CostQuery& q) {
-    if (q.ranks < 2) return gather_seconds(q);
-    return 2 * (q.ranks - 1) * (q.latency + q.bytes / (q.ranks * q.bandwidth)) + gather_seconds(q);
-  };
-  m.reduction_order = [](const Group& g, const CollectiveShape& shape) {
-    return lanes_order_of_reduction(g, shape.count, shape.layout, ring_order_of_reduction);
-  };
   return m;
 }
 

@@ -10,6 +10,7 @@
 //   result = (x[o] + P) + Q, divided by n (avg);  a side without ranks (n = 2) is left out
 #include "ccl/algorithms/lanes.h"
 #include "ccl/algorithms/modules.h"
+#include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
 namespace {
@@ -29,7 +30,8 @@ void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane) {
   if (lane.n < 2 || lane.count == 0) return;
   const uint32_t n = lane.n, half = n / 2, parts = n % 2 == 0 ? 2 : 1, item = item_bytes(lane.dtype);
   const std::vector<Range> chunks = tl::Tl::chunks(lane.count, n);
-  const SlabPlan plan(tl, lane.dtype, aligned_chunk(chunks[0].count, parts, 0).count, parts);
+  const SlabPlan plan(tl, lane.dtype, aligned_chunk(chunks[0].count, parts, 0).count, parts, {Dir::Next, Dir::Prev},
+                      lane.message_bytes);
   const uint32_t steps = 2 * half + 1;
 
   for (uint64_t slab = 0; slab < plan.slabs; ++slab) {
@@ -46,6 +48,7 @@ void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane) {
           m.count = r.count;
           m.dtype = lane.dtype;
           m.op = lane.op;
+          m.piece_bytes = lane.message_bytes;
           m.step = wire_step((slab * steps + k) * parts + part);
           m.recv_step = wire_step((slab * steps + k) * parts + part + (0xFFFF - parts));
           return m;
@@ -96,15 +99,22 @@ std::vector<ReduceTree> bidirectional_order_of_reduction(uint64_t count, uint32_
   return trees;
 }
 
+namespace {
+void bidirectional_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
+  bidirectional_all_reduce(tl, take_ring_lane(a, buffer, count));
+}
+}  // namespace
+
 AlgorithmModule ring_bidirectional_module() {
-  AlgorithmModule m = sip_ring_module<bidirectional_all_reduce>();
+  LaneModule lane = ring_lane_module();
+  lane.time = bidirectional_seconds;
+  lane.order = [](const Group& g, uint64_t count) {
+    return name_leaves(bidirectional_order_of_reduction(count, g.size()), ring_order(g).order);
+  };
+  AlgorithmModule m = sip_all_reduce_module_of<bidirectional_lane>(lane);
   m.name = "ring_bidirectional";
   m.kernel_name = "ccl_ring_bidirectional";
   m.doc = "both directions of a ring at once: 2 ceil((n-1)/2) L + (n-1)/n S/B";
-  m.time = [](const CostQuery& q) { return bidirectional_seconds(q) + gather_seconds(q); };
-  m.reduction_order = [](const Group& g, const CollectiveShape& shape) {
-    return lanes_order_of_reduction(g, shape.count, shape.layout, bidirectional_order_of_reduction);
-  };
   return m;
 }
 

@@ -1,0 +1,108 @@
+// Reduce-scatter and all-gather of ranks' blocks along one axis of the whole group, in three forms each:
+//   *_ring                 one way round         (n-1)L + f S/B
+//   *_ring_bidirectional   both ways             floor(n/2) L + f S/(2B)
+//   *_line                 no wrap-around        (n-1)L + f S/B, farthest owner first; any group
+// A rank's block is that of its position on the axis. Order of the reduction: axis.h, over ring or line positions.
+#include <algorithm>
+
+#include "ccl/algorithms/modules.h"
+#include "ccl/topology_embedding.h"
+
+namespace ahbm::ccl {
+namespace {
+
+std::vector<uint32_t> order_of(const Group& g, AxisKind kind) {
+  return kind == AxisKind::Line ? line_order(g) : ring_order(g).order;
+}
+
+std::vector<Range> blocks_of(const Group& g, const CollectiveShape& shape, AxisKind kind) {
+  std::vector<Range> blocks;
+  for (const uint32_t rank : order_of(g, kind)) blocks.push_back({shape.block_begin(rank), shape.block(rank)});
+  return blocks;
+}
+
+/// Words: kind, position, blocks.
+void block_kernel(tl::Tl& tl, const tl::Args& args, bool reduce) {
+  ModuleArguments a(args);
+  SipAxis axis;
+  axis.kind = static_cast<AxisKind>(a.take());
+  axis.position = a.take32();
+  AxisWork work;
+  work.blocks = take_ranges(a);
+  axis.n = static_cast<uint32_t>(work.blocks.size());
+  work.dtype = a.dtype;
+  work.op = a.op;
+  work.divisor = reduce && a.op == ReduceOp::Avg ? axis.n : 1;
+  work.message_bytes = a.message_bytes;
+  const uint64_t own = work.blocks.at(axis.position).begin;
+  work.input = {a.input, reduce ? 0 : own};
+  work.output = {a.output, reduce ? own : 0};
+  submit_in_turn(tl, {reduce ? reduce_scatter_steps(tl, axis, work) : all_gather_steps(tl, axis, work)});
+}
+
+void reduce_scatter_kernel(tl::Tl& tl, const tl::Args& args) {
+  block_kernel(tl, args, true);
+}
+void all_gather_kernel(tl::Tl& tl, const tl::Args& args) {
+  block_kernel(tl, args, false);
+}
+
+AlgorithmModule block_module(Collective collective, AxisKind kind, const char* form, const char* doc) {
+  const bool reduce = collective == Collective::ReduceScatter;
+  AlgorithmModule m;
+  m.name = std::string(to_string(collective)) + "_" + form;
+  m.kernel_name = std::string("ccl_") + to_string(collective);
+  m.doc = doc;
+  m.collective = collective;
+  allow_everything(m);
+  m.layouts = {CubeLayout::Sharded};
+  m.kernel = reduce ? reduce_scatter_kernel : all_gather_kernel;
+  m.refusal = [kind, m](const Group& g) -> std::string {
+    if (kind == AxisKind::Line || g.size() < 2) return {};
+    const std::string why = ring_order(g).refusal;
+    return why.empty() ? why : why + "; " + to_string(m.collective) + "_line runs on any group";
+  };
+  m.rank_args = [kind](const Group& g, const CollectiveShape& shape, uint32_t rank) {
+    const std::vector<uint32_t> order = order_of(g, kind);
+    const auto at = std::find(order.begin(), order.end(), rank) - order.begin();
+    std::vector<uint64_t> words{static_cast<uint64_t>(kind), static_cast<uint64_t>(at)};
+    put_ranges(blocks_of(g, shape, kind), words);
+    return words;
+  };
+  m.connections = [kind](const Group& g, const CollectiveShape&) {
+    std::vector<Connection> out;
+    SipAxis axis;
+    axis.kind = kind;
+    for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_axis_connections(axis, order_of(g, kind), cube, out);
+    return out;
+  };
+  m.time = [kind](const CostQuery& q) {
+    if (q.ranks < 2) return 0.0;
+    if (kind == AxisKind::Both) return bidirectional_seconds(q) / 2;
+    return (q.ranks - 1) * (q.latency + q.bytes / (q.ranks * q.bandwidth));
+  };
+  if (reduce) {
+    m.reduction_order = [kind](const Group& g, const CollectiveShape& shape) {
+      SipAxis axis;
+      axis.n = g.size();
+      axis.kind = kind;
+      return name_leaves(axis_order_of_reduction(axis, blocks_of(g, shape, kind)), order_of(g, kind));
+    };
+  }
+  return m;
+}
+
+}  // namespace
+
+std::vector<AlgorithmModule> axis_block_modules() {
+  std::vector<AlgorithmModule> out;
+  for (const Collective c : {Collective::ReduceScatter, Collective::AllGather}) {
+    out.push_back(block_module(c, AxisKind::Up, "ring", "one way round a ring: (n-1)L + f S/B"));
+    out.push_back(
+        block_module(c, AxisKind::Both, "ring_bidirectional", "both ways round a ring: floor(n/2)L + f S/(2B)"));
+    out.push_back(block_module(c, AxisKind::Line, "line", "along a line, any group: (n-1)L + f S/B"));
+  }
+  return out;
+}
+
+}  // namespace ahbm::ccl

@@ -1,0 +1,333 @@
+// Collectives of pairs.
+//   all_to_all_direct       a queue pair between every two ranks that exchange something; the fabric routes
+//   all_to_all_ring         blocks travel the shorter way round a ring, relayed by the ranks on it; for even n half of
+//   the
+//                           block of the rank opposite goes each way. Two queue pairs per rank. floor(n/2) L + n S/(8B)
+//   send_recv               one queue pair, routed
+//   barrier_dissemination   ceil(log2 n) rounds: in round k every rank tells rank + 2^k, and hears from rank - 2^k
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <stdexcept>
+
+#include "ccl/algorithms/modules.h"
+#include "ccl/topology_embedding.h"
+
+namespace ahbm::ccl {
+namespace {
+
+using tl::Dir;
+using tl::Move;
+
+Move message(const ModuleArguments& a, uint64_t count, uint64_t step) {
+  Move m;
+  m.count = count;
+  m.dtype = a.dtype;
+  m.piece_bytes = a.message_bytes;
+  m.step = wire_step(step);
+  return m;
+}
+
+void copy_own(tl::Tl& tl, const ModuleArguments& a, Addr from, Addr to, uint64_t count) {
+  if (from != to && count != 0) tl.copy(from, to, count, a.dtype);
+}
+
+/// Words: rank, ranges of the blocks to and from every rank.
+void all_to_all_direct_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  const uint32_t rank = a.take32();
+  const std::vector<Range> out = take_ranges(a), in = take_ranges(a);
+  const auto n = static_cast<uint32_t>(out.size());
+  copy_own(tl, a, a.input + out[rank].begin * a.item(), a.output + in[rank].begin * a.item(), out[rank].count);
+  // Distances 1, n-1, 2, n-2, ...: both ways round are busy from the start.
+  for (uint32_t i = 1; i < n; ++i) {
+    const uint32_t k = i % 2 == 1 ? (i + 1) / 2 : n - i / 2;
+    const uint32_t to = (rank + k) % n, from = (rank + n - k) % n;
+    Move receive = message(a, in[from].count, from), send = message(a, out[to].count, rank);
+    receive.from = tl::peer_dir(from);
+    receive.store = a.output + in[from].begin * a.item();
+    send.to = tl::peer_dir(to);
+    send.local = a.input + out[to].begin * a.item();
+    if (receive.count != 0) tl.submit(receive);
+    if (send.count != 0) tl.submit(send);
+  }
+}
+
+/// Elements between two positions of a ring.
+struct Exchange {
+  std::vector<uint32_t> order;  ///< rank at a position
+  CollectiveShape shape;
+
+  uint32_t n() const { return static_cast<uint32_t>(order.size()); }
+  uint32_t reach() const { return n() / 2; }
+  uint32_t position(uint32_t p, uint32_t d, bool up) const { return (up ? p + d : p + n() - d) % n(); }
+  /// The part of the block from position `origin` to the one `d` further on that travels this way.
+  Range part(uint32_t origin, uint32_t d, bool up) const {
+    const uint64_t block = shape.sent(n(), order[origin], order[position(origin, d, up)]);
+    return 2 * d < n() ? Range{0, block} : aligned_chunk(block, 2, up ? 0 : 1);
+  }
+  uint64_t input_begin(uint32_t origin, uint32_t dest) const {
+    uint64_t begin = 0;
+    for (uint32_t r = 0; r < order[dest]; ++r) begin += shape.sent(n(), order[origin], r);
+    return begin;
+  }
+  uint64_t output_begin(uint32_t origin, uint32_t dest) const {
+    uint64_t begin = 0;
+    for (uint32_t r = 0; r < order[origin]; ++r) begin += shape.sent(n(), r, order[dest]);
+    return begin;
+  }
+};
+
+/// Room for what waits at a rank between two steps of one way round.
+uint64_t transit_elements(const CollectiveShape& shape, uint32_t n) {
+  const uint64_t longest =
+      shape.counts.empty() ? shape.count : *std::max_element(shape.counts.begin(), shape.counts.end());
+  return n / 2 * longest;
+}
+
+/// Words: position, scratch elements of a way, n, the ranks by position, count, number of counts, the counts.
+void all_to_all_ring_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  const uint32_t p = a.take32();
+  const uint64_t transit = a.take();
+  Exchange x;
+  for (uint64_t k = a.take(); k > 0; --k) x.order.push_back(a.take32());
+  x.shape.count = a.take();
+  for (uint64_t k = a.take(); k > 0; --k) x.shape.counts.push_back(a.take());
+  const uint32_t n = x.n(), item = a.item();
+  copy_own(tl, a, a.input + x.input_begin(p, p) * item, a.output + x.output_begin(p, p) * item,
+           x.shape.sent(n, x.order[p], x.order[p]));
+
+  // Step s moves what has s-1 links behind it: blocks of the rank s-1 back that go s or more links.
+  const auto waiting = [&](uint32_t s, bool up) { return a.scratch + ((s % 2) * 2 + up) * transit * item; };
+  for (uint32_t s = 1; s <= x.reach(); ++s) {
+    Addr from_scratch[2] = {waiting(s - 1, false), waiting(s - 1, true)};
+    Addr to_scratch[2] = {waiting(s, false), waiting(s, true)};
+    for (uint32_t d = s; d <= x.reach(); ++d) {
+      for (const bool up : {true, false}) {
+        const uint32_t sender = x.position(p, s - 1, !up), origin = x.position(p, s, !up);
+        const Range sent = x.part(sender, d, up), received = x.part(origin, d, up);
+        Move receive = message(a, received.count, d), send = message(a, sent.count, d);
+        receive.from = up ? Dir::Prev : Dir::Next;
+        send.to = up ? Dir::Next : Dir::Prev;
+        if (d == s) {
+          receive.store = a.output + (x.output_begin(origin, p) + received.begin) * item;
+        } else {
+          receive.store = to_scratch[up];
+          to_scratch[up] += received.count * item;
+        }
+        if (s == 1) {
+          send.local = a.input + (x.input_begin(p, x.position(p, d, up)) + sent.begin) * item;
+        } else {
+          send.local = from_scratch[up];
+          from_scratch[up] += sent.count * item;
+        }
+        if (receive.count != 0) tl.submit(receive);
+        if (send.count != 0) tl.submit(send);
+      }
+    }
+    tl.wait_all();  // the next step sends what this one has stored
+  }
+}
+
+enum class Role : uint8_t { None, Send, Receive, Both };
+
+/// Words: count, role, direction.
+void send_recv_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  const uint64_t count = a.take();
+  const auto role = static_cast<Role>(a.take());
+  if (count == 0) return;
+  Move m = message(a, count, 0);
+  if (role == Role::Both) copy_own(tl, a, a.input, a.output, count);
+  if (role == Role::Send) {
+    m.local = a.input;
+    m.to = static_cast<Dir>(a.take());
+    tl.submit(m);
+  } else if (role == Role::Receive) {
+    m.store = a.output;
+    m.from = static_cast<Dir>(a.take());
+    tl.submit(m);
+  }
+}
+
+constexpr uint64_t kBarrierBytes = 16;  ///< a byte to send, and 8 bytes on one that is received
+
+/// Words: n, rank.
+void barrier_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  const uint32_t n = a.take32(), rank = a.take32();
+  for (uint32_t distance = 1, round = 0; distance < n; distance *= 2, ++round) {
+    Move send = message(a, 1, round), receive = send;
+    send.dtype = receive.dtype = DType::UInt8;
+    send.local = a.scratch;
+    send.to = tl::peer_dir((rank + distance) % n);
+    receive.store = a.scratch + kBarrierBytes / 2;
+    receive.from = tl::peer_dir((rank + n - distance) % n);
+    tl.submit(receive);
+    tl.submit(send);
+    tl.wait_all();
+  }
+}
+
+/// A queue pair for every pair of ranks, on every cube.
+std::vector<Connection> pair_connections(const Group& g, const std::set<std::pair<uint32_t, uint32_t>>& pairs) {
+  std::vector<Connection> out;
+  for (uint32_t cube = 0; cube < g.n_cubes; ++cube) {
+    for (const auto& [r, p] : pairs) out.push_back({r, cube, tl::peer_dir(p), p, cube, tl::peer_dir(r)});
+  }
+  return out;
+}
+
+AlgorithmModule base(Collective collective, const char* name, tl::KernelFn kernel, const char* doc) {
+  AlgorithmModule m;
+  m.name = name;
+  m.kernel_name = std::string("ccl_") + name;
+  m.doc = doc;
+  m.collective = collective;
+  allow_everything(m);
+  m.layouts = {CubeLayout::Sharded};
+  m.kernel = kernel;
+  m.refusal = [](const Group&) { return std::string(); };
+  return m;
+}
+
+double bits_of(uint32_t n) {
+  return n < 2 ? 0 : std::ceil(std::log2(n));
+}
+
+AlgorithmModule all_to_all_direct_module() {
+  AlgorithmModule m = base(Collective::AllToAll, "all_to_all_direct", all_to_all_direct_kernel,
+                           "a queue pair per peer, routed by the fabric: n S/(8B) on a ring");
+  m.rank_args = [](const Group& g, const CollectiveShape& shape, uint32_t rank) {
+    const uint32_t n = g.size();
+    std::vector<Range> out, in;
+    for (uint32_t p = 0; p < n; ++p) {
+      out.push_back({out.empty() ? 0 : out.back().end(), shape.sent(n, rank, p)});
+      in.push_back({in.empty() ? 0 : in.back().end(), shape.sent(n, p, rank)});
+    }
+    std::vector<uint64_t> words{rank};
+    put_ranges(out, words);
+    put_ranges(in, words);
+    return words;
+  };
+  m.connections = [](const Group& g, const CollectiveShape& shape) {
+    std::set<std::pair<uint32_t, uint32_t>> pairs;
+    const uint32_t n = g.size();
+    for (uint32_t r = 0; r < n; ++r) {
+      for (uint32_t p = r + 1; p < n; ++p) {
+        const bool nothing = !shape.counts.empty() && shape.sent(n, r, p) == 0 && shape.sent(n, p, r) == 0;
+        if (!nothing) pairs.emplace(r, p);
+      }
+    }
+    return pair_connections(g, pairs);
+  };
+  m.time = [](const CostQuery& q) {
+    if (q.ranks < 2 || q.group == nullptr) return 0.0;
+    const Group& g = *q.group;
+    uint32_t farthest = 0;
+    for (uint32_t r = 1; r < g.size(); ++r) farthest = std::max(farthest, sip_hops(g, 0, r));
+    const double n = q.ranks, each = q.bytes / n;
+    double load = 0;  // bytes on the fullest link
+    switch (g.topology) {
+      case SipTopology::FullyConnected:
+        load = each;
+        break;
+      case SipTopology::Switch:
+        load = (n - 1) * each;
+        break;
+      case SipTopology::Ring1d:
+        load = directions_shared(q) ? each : std::floor(n * n / 4) / 2 * each;
+        break;
+      default: {
+        const double longer = std::max(g.sip_w, g.sip_h);
+        load = (g.topology == SipTopology::Torus2d ? longer / 8 : longer / 4) * q.bytes;
+      }
+    }
+    return farthest * q.latency + load / q.bandwidth;
+  };
+  return m;
+}
+
+AlgorithmModule all_to_all_ring_module() {
+  AlgorithmModule m = base(Collective::AllToAll, "all_to_all_ring", all_to_all_ring_kernel,
+                           "relayed the shorter way round a ring, two queue pairs: floor(n/2)L + n S/(8B)");
+  m.refusal = [](const Group& g) {
+    const std::string why = ring_order(g).refusal;
+    return why.empty() ? why : why + "; all_to_all_direct runs on any group";
+  };
+  m.rank_args = [](const Group& g, const CollectiveShape& shape, uint32_t rank) {
+    const RingOrder ring = ring_order(g);
+    std::vector<uint64_t> words{ring.position(rank), transit_elements(shape, g.size()), g.size()};
+    words.insert(words.end(), ring.order.begin(), ring.order.end());
+    words.push_back(shape.count);
+    words.push_back(shape.counts.size());
+    words.insert(words.end(), shape.counts.begin(), shape.counts.end());
+    return words;
+  };
+  m.scratch_bytes = [](const Group& g, const CollectiveShape& shape) {
+    return 4 * transit_elements(shape, g.size()) * item_bytes(shape.dtype);
+  };
+  m.connections = [](const Group& g, const CollectiveShape&) {
+    std::vector<Connection> out;
+    for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_ring_connections(g, cube, out);
+    return out;
+  };
+  m.time = [](const CostQuery& q) {
+    if (q.ranks < 2) return 0.0;
+    const double n = q.ranks, each = q.bytes / n;
+    const double load = directions_shared(q) ? std::floor(n * n / 4) * each : std::floor(n * n / 4) / 2 * each;
+    return q.ranks / 2 * q.latency + load / q.bandwidth;
+  };
+  return m;
+}
+
+AlgorithmModule send_recv_module() {
+  AlgorithmModule m = base(Collective::SendRecv, "send_recv", send_recv_kernel, "one queue pair, routed: eL + S/B");
+  m.rank_args = [](const Group&, const CollectiveShape& shape, uint32_t rank) {
+    const bool sends = rank == shape.root, receives = rank == shape.peer;
+    const Role role = sends && receives ? Role::Both : sends ? Role::Send : receives ? Role::Receive : Role::None;
+    return std::vector<uint64_t>{shape.count, static_cast<uint64_t>(role),
+                                 static_cast<uint64_t>(tl::peer_dir(sends ? shape.peer : shape.root))};
+  };
+  m.connections = [](const Group& g, const CollectiveShape& shape) {
+    if (shape.root == shape.peer) return std::vector<Connection>();
+    return pair_connections(g, {std::minmax(shape.root, shape.peer)});
+  };
+  m.time = [](const CostQuery& q) { return q.ranks < 2 ? 0.0 : q.latency + q.bytes / q.bandwidth; };
+  return m;
+}
+
+AlgorithmModule barrier_module() {
+  AlgorithmModule m =
+      base(Collective::Barrier, "barrier_dissemination", barrier_kernel, "ceil(log2 n) rounds of a byte");
+  m.rank_args = [](const Group& g, const CollectiveShape&, uint32_t rank) {
+    return std::vector<uint64_t>{g.size(), rank};
+  };
+  m.scratch_bytes = [](const Group&, const CollectiveShape&) { return kBarrierBytes; };
+  m.connections = [](const Group& g, const CollectiveShape&) {
+    std::set<std::pair<uint32_t, uint32_t>> pairs;
+    const uint32_t n = g.size();
+    for (uint32_t distance = 1; distance < n; distance *= 2) {
+      for (uint32_t r = 0; r < n; ++r) pairs.insert(std::minmax(r, (r + distance) % n));
+    }
+    return pair_connections(g, pairs);
+  };
+  m.time = [](const CostQuery& q) {
+    if (q.group == nullptr) return bits_of(q.ranks) * q.latency;
+    double hops = 0;
+    for (uint32_t d = 1; d < q.ranks; d *= 2) hops += sip_hops(*q.group, 0, d);
+    return hops * q.latency;
+  };
+  return m;
+}
+
+}  // namespace
+
+std::vector<AlgorithmModule> peer_modules() {
+  return {all_to_all_direct_module(), all_to_all_ring_module(), send_recv_module(), barrier_module()};
+}
+
+}  // namespace ahbm::ccl

@@ -1,0 +1,125 @@
+// Broadcast and reduce on a ring, pipelined message by message: half of the buffer goes each way round, from the root
+// or to it. (n-1)L + S/(2B).
+//
+// Order of the reduction, with r the root's position: first half  x[r] + (x[r-1] + (x[r-2] + ... x[r+1])), second half
+// x[r] + (x[r+1] + (x[r+2] + ... x[r-1])), modulo n.
+#include "ccl/algorithms/modules.h"
+#include "ccl/topology_embedding.h"
+
+namespace ahbm::ccl {
+namespace {
+
+using tl::Dir;
+using tl::Move;
+
+/// Words: count, n, distance from the root towards Next.
+struct RootedRing {
+  explicit RootedRing(ModuleArguments& a) : count(a.take()), n(a.take32()), distance(a.take32()) {}
+  uint64_t count;
+  uint32_t n, distance;
+};
+
+/// The half of the buffer that travels towards Next (0) or Prev (1).
+Move half_of(const ModuleArguments& a, const RootedRing& r, uint32_t half) {
+  const Range range = aligned_chunk(r.count, 2, half);
+  Move m;
+  m.local = a.input + range.begin * a.item();
+  m.store = a.output + range.begin * a.item();
+  m.count = range.count;
+  m.dtype = a.dtype;
+  m.op = a.op;
+  m.piece_bytes = a.message_bytes;
+  m.step = static_cast<uint16_t>(half);
+  return m;
+}
+
+constexpr Dir kBehind[2] = {Dir::Prev, Dir::Next}, kAhead[2] = {Dir::Next, Dir::Prev};
+
+void broadcast_ring_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  a.input = a.output;
+  const RootedRing r(a);
+  if (r.n < 2) return;
+  for (uint32_t half = 0; half < 2; ++half) {
+    const uint32_t hops = half == 0 ? r.distance : (r.n - r.distance) % r.n;  // from the root
+    Move m = half_of(a, r, half);
+    if (m.count == 0) continue;
+    (hops == 0 ? m.store : m.local) = 0;
+    if (hops != 0) m.from = kBehind[half];
+    if (hops + 1 < r.n) m.to = kAhead[half];
+    tl.submit(m);
+  }
+}
+
+void reduce_ring_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  const RootedRing r(a);
+  for (uint32_t half = 0; half < 2; ++half) {
+    const uint32_t hops = half == 0 ? (r.n - r.distance) % r.n : r.distance;  // to the root
+    Move m = half_of(a, r, half);
+    if (m.count == 0) continue;
+    if (hops + 1 < r.n) m.from = kBehind[half];
+    if (hops != 0) {
+      m.to = kAhead[half];
+      m.store = 0;
+    } else {
+      if (a.op == ReduceOp::Avg) m.divisor = r.n;
+      if (r.n < 2 && m.local == m.store) continue;
+    }
+    tl.submit(m);
+  }
+}
+
+AlgorithmModule rooted_ring_module(Collective collective) {
+  AlgorithmModule m;
+  m.name = std::string(to_string(collective)) + "_ring";
+  m.kernel_name = "ccl_" + m.name;
+  m.doc = "half each way round a ring: (n-1)L + S/(2B)";
+  m.collective = collective;
+  allow_everything(m);
+  m.layouts = {CubeLayout::Sharded};
+  m.kernel = collective == Collective::Reduce ? reduce_ring_kernel : broadcast_ring_kernel;
+  m.refusal = [collective](const Group& g) {
+    const std::string why = ring_order(g).refusal;
+    return why.empty() ? why : why + "; " + to_string(collective) + "_tree runs on any group";
+  };
+  m.rank_args = [](const Group& g, const CollectiveShape& shape, uint32_t rank) {
+    const RingOrder ring = ring_order(g);
+    const uint32_t n = g.size();
+    return std::vector<uint64_t>{shape.count, n, (ring.position(rank) + n - ring.position(shape.root)) % n};
+  };
+  m.connections = [](const Group& g, const CollectiveShape&) {
+    std::vector<Connection> out;
+    for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_ring_connections(g, cube, out);
+    return out;
+  };
+  m.time = [](const CostQuery& q) {
+    if (q.ranks < 2) return 0.0;
+    return (q.ranks - 1) * q.latency + q.bytes / ((directions_shared(q) ? 1 : 2) * q.bandwidth);
+  };
+  if (reduces(collective)) {
+    m.reduction_order = [](const Group& g, const CollectiveShape& shape) {
+      const RingOrder ring = ring_order(g);
+      const uint32_t n = g.size(), root = ring.position(shape.root);
+      std::vector<ReduceTree> trees;
+      for (uint32_t half = 0; half < 2; ++half) {
+        ReduceTree tree{aligned_chunk(shape.count, 2, half), {}};
+        for (uint32_t d = 0; d < n; ++d) {
+          tree.postfix.push_back(static_cast<int32_t>(ring.order[(root + (half == 0 ? n - d : d)) % n]));
+        }
+        tree.postfix.insert(tree.postfix.end(), n - 1, ReduceTree::kCombine);
+        if (!tree.range.empty()) trees.push_back(std::move(tree));
+      }
+      return trees;
+    };
+  }
+  return m;
+}
+
+}  // namespace
+
+std::vector<AlgorithmModule> rooted_ring_modules() {
+  return {rooted_ring_module(Collective::Broadcast), rooted_ring_module(Collective::Reduce)};
+}
+
+}  // namespace ahbm::ccl

@@ -1,0 +1,257 @@
+// Collectives with a root on a spanning tree of the group (tree_order in topology_embedding.h): along neighbours where
+// there are any, balanced over the root's k links; on fully_connected and switch a binary tree, for gather and scatter
+// a star. Everything is pipelined message by message, and no way leads in a circle.
+//   broadcast_tree, reduce_tree   eL + S/B        e links on the longest way
+//   gather_tree, scatter_tree     eL + f S/(kB)   relayed by the ranks on the way
+// Order of a reduction: every rank takes its own contribution, then its children's sums in their order.
+#include <algorithm>
+#include <deque>
+
+#include "ccl/algorithms/modules.h"
+#include "ccl/topology_embedding.h"
+
+namespace ahbm::ccl {
+namespace {
+
+using tl::Dir;
+using tl::Move;
+
+/// Peers of a star's root that still leave queue pairs for other groups.
+constexpr uint32_t kMostRays = 32;
+
+TreeOrder block_tree(const Group& g, uint32_t root) {
+  const bool equal = g.topology == SipTopology::FullyConnected || g.topology == SipTopology::Switch;
+  if (!equal || g.size() > kMostRays) return tree_order(g, root);
+  TreeOrder star;
+  star.parent.assign(g.size(), root);
+  star.children.resize(g.size());
+  for (uint32_t i = 1; i < g.size(); ++i) star.children[root].push_back((root + i) % g.size());
+  star.depth = g.topology == SipTopology::Switch ? 2 : 1;
+  return star;
+}
+
+TreeOrder tree_for(Collective c, const Group& g, uint32_t root) {
+  return c == Collective::Gather || c == Collective::Scatter ? block_tree(g, root) : tree_order(g, root);
+}
+
+/// Words: count, n, parent's direction (none at the root), number of children, their directions.
+struct Node {
+  explicit Node(ModuleArguments& a) : count(a.take()), n(a.take32()), parent(static_cast<Dir>(a.take())) {
+    for (uint64_t k = a.take(); k > 0; --k) children.push(static_cast<Dir>(a.take()));
+  }
+  bool is_root() const { return parent == Dir::None; }
+  uint64_t count;
+  uint32_t n;
+  Dir parent;
+  tl::DirList children;
+};
+
+Move move_of(const ModuleArguments& a, uint64_t count, uint16_t step) {
+  Move m;
+  m.local = a.input;
+  m.store = a.output;
+  m.count = count;
+  m.dtype = a.dtype;
+  m.op = a.op;
+  m.piece_bytes = a.message_bytes;
+  m.step = step;
+  return m;
+}
+
+void broadcast_tree_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  a.input = a.output;
+  const Node node(a);
+  if (node.n < 2 || node.count == 0) return;
+  Move m = move_of(a, node.count, 0);
+  (node.is_root() ? m.store : m.local) = 0;
+  if (!node.is_root()) m.from = node.parent;
+  m.to = node.children;
+  tl.submit(m);
+}
+
+void reduce_tree_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  const Node node(a);
+  if (node.count == 0) return;
+  Move m = move_of(a, node.count, 0);
+  m.from = node.children;
+  if (!node.is_root()) {
+    m.to = node.parent;
+    m.store = 0;
+  } else {
+    if (a.op == ReduceOp::Avg) m.divisor = node.n;
+    if (m.from.empty() && m.local == m.store) return;
+  }
+  tl.submit(m);
+}
+
+/// The blocks that pass a rank on their way to or from the root, in the order in which the link to its parent carries
+/// them up: its own, then the children's in turn.
+struct Passing {
+  uint32_t rank;   ///< whose block
+  uint32_t child;  ///< index of the child it belongs behind; the number of children: its own
+};
+std::vector<Passing> passing(const TreeOrder& tree, uint32_t at) {
+  const auto& children = tree.children[at];
+  std::vector<Passing> out{{at, static_cast<uint32_t>(children.size())}};
+  std::vector<std::deque<Passing>> behind;
+  for (const uint32_t child : children) {
+    const std::vector<Passing> list = passing(tree, child);
+    behind.emplace_back(list.begin(), list.end());
+  }
+  for (bool any = true; any;) {
+    any = false;
+    for (uint32_t c = 0; c < behind.size(); ++c) {
+      if (behind[c].empty()) continue;
+      out.push_back({behind[c].front().rank, c});
+      behind[c].pop_front();
+      any = true;
+    }
+  }
+  return out;
+}
+
+/// Words: parent's direction, number of blocks, then for each: its owner, first element among all blocks, count,
+/// direction (none: this rank's own).
+void gather_tree_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  const auto parent = static_cast<Dir>(a.take());
+  for (uint64_t k = a.take(); k > 0; --k) {
+    const uint64_t owner = a.take(), begin = a.take(), count = a.take();
+    const auto from = static_cast<Dir>(a.take());
+    if (count == 0) continue;
+    Move m = move_of(a, count, wire_step(owner));
+    if (from != Dir::None) {
+      m.from = from;
+      m.local = 0;
+    }
+    if (parent != Dir::None) {
+      m.to = parent;
+      m.store = 0;
+    } else {
+      m.store += begin * a.item();
+      if (m.store == m.local) continue;
+    }
+    tl.submit(m);
+  }
+}
+
+void scatter_tree_kernel(tl::Tl& tl, const tl::Args& args) {
+  ModuleArguments a(args);
+  const auto parent = static_cast<Dir>(a.take());
+  for (uint64_t k = a.take(); k > 0; --k) {
+    const uint64_t owner = a.take(), begin = a.take(), count = a.take();
+    const auto to = static_cast<Dir>(a.take());
+    if (count == 0) continue;
+    Move m = move_of(a, count, wire_step(owner));
+    if (parent != Dir::None) {
+      m.from = parent;
+      m.local = 0;
+    } else {
+      m.local += begin * a.item();
+    }
+    if (to != Dir::None) {
+      m.to = to;
+      m.store = 0;
+    } else if (m.store == m.local) {
+      continue;
+    }
+    tl.submit(m);
+  }
+}
+
+std::vector<uint64_t> node_words(const Group& g, const CollectiveShape& shape, uint32_t rank) {
+  const TreeOrder tree = tree_order(g, shape.root);
+  const auto parent = rank == shape.root ? Dir::None : tl::peer_dir(tree.parent[rank]);
+  std::vector<uint64_t> words{shape.count, g.size(), static_cast<uint64_t>(parent), tree.children[rank].size()};
+  for (const uint32_t child : tree.children[rank]) words.push_back(static_cast<uint64_t>(tl::peer_dir(child)));
+  return words;
+}
+
+std::vector<uint64_t> block_words(const Group& g, const CollectiveShape& shape, uint32_t rank, bool gather) {
+  const TreeOrder tree = block_tree(g, shape.root);
+  const auto parent = rank == shape.root ? Dir::None : tl::peer_dir(tree.parent[rank]);
+  std::vector<Passing> blocks = passing(tree, rank);
+  // Downwards the farthest go first.
+  if (!gather) std::reverse(blocks.begin(), blocks.end());
+  std::vector<uint64_t> words{static_cast<uint64_t>(parent), blocks.size()};
+  const auto& children = tree.children[rank];
+  for (const Passing& p : blocks) {
+    const Dir dir = p.child == children.size() ? Dir::None : tl::peer_dir(children[p.child]);
+    words.insert(words.end(), {p.rank, shape.block_begin(p.rank), shape.block(p.rank), static_cast<uint64_t>(dir)});
+  }
+  return words;
+}
+
+void append_subtree(const TreeOrder& tree, uint32_t at, std::vector<int32_t>& postfix) {
+  postfix.push_back(static_cast<int32_t>(at));
+  for (const uint32_t child : tree.children[at]) {
+    append_subtree(tree, child, postfix);
+    postfix.push_back(ReduceTree::kCombine);
+  }
+}
+
+/// f S/(kB): the share of the fullest of the root's links.
+double fullest_branch(const TreeOrder& tree, uint32_t root) {
+  size_t most = 0, all = tree.parent.size();
+  for (const uint32_t child : tree.children[root]) most = std::max(most, passing(tree, child).size());
+  return static_cast<double>(most) / static_cast<double>(all);
+}
+
+AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const char* doc) {
+  const bool blocks = collective == Collective::Gather || collective == Collective::Scatter;
+  AlgorithmModule m;
+  m.name = std::string(to_string(collective)) + "_tree";
+  m.kernel_name = "ccl_" + m.name;
+  m.doc = doc;
+  m.collective = collective;
+  allow_everything(m);
+  m.layouts = {CubeLayout::Sharded};
+  m.kernel = kernel;
+  m.refusal = [](const Group&) { return std::string(); };
+  m.rank_args = [=](const Group& g, const CollectiveShape& shape, uint32_t rank) {
+    return blocks ? block_words(g, shape, rank, collective == Collective::Gather) : node_words(g, shape, rank);
+  };
+  m.connections = [=](const Group& g, const CollectiveShape& shape) {
+    const TreeOrder tree = tree_for(collective, g, shape.root);
+    std::vector<Connection> out;
+    for (uint32_t cube = 0; cube < g.n_cubes; ++cube) {
+      for (uint32_t r = 0; r < g.size(); ++r) {
+        if (r == shape.root) continue;
+        out.push_back({r, cube, tl::peer_dir(tree.parent[r]), tree.parent[r], cube, tl::peer_dir(r)});
+      }
+    }
+    return out;
+  };
+  m.time = [=](const CostQuery& q) {
+    if (q.ranks < 2 || q.group == nullptr) return 0.0;
+    const TreeOrder tree = tree_for(collective, *q.group, 0);
+    const bool one_uplink = q.group->topology == SipTopology::Switch;
+    // On equal links a node sends two copies; a switch has one uplink for both.
+    const double copies = one_uplink && q.ranks > 2 && !blocks ? 2 : 1;
+    const double share = !blocks ? copies : one_uplink ? (q.ranks - 1.0) / q.ranks : fullest_branch(tree, 0);
+    return tree.depth * q.latency + share * q.bytes / q.bandwidth;
+  };
+  if (reduces(collective)) {
+    m.reduction_order = [](const Group& g, const CollectiveShape& shape) {
+      ReduceTree tree{{0, shape.count}, {}};
+      append_subtree(tree_order(g, shape.root), shape.root, tree.postfix);
+      return std::vector<ReduceTree>{tree};
+    };
+  }
+  return m;
+}
+
+}  // namespace
+
+std::vector<AlgorithmModule> tree_modules() {
+  return {
+      tree_module(Collective::Broadcast, broadcast_tree_kernel, "spanning tree, any group: eL + S/B"),
+      tree_module(Collective::Reduce, reduce_tree_kernel, "spanning tree, any group: eL + S/B"),
+      tree_module(Collective::Gather, gather_tree_kernel, "relayed up a spanning tree, any group: eL + f S/(kB)"),
+      tree_module(Collective::Scatter, scatter_tree_kernel, "relayed down a spanning tree, any group: eL + f S/(kB)"),
+  };
+}
+
+}  // namespace ahbm::ccl
