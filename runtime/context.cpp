@@ -46,7 +46,7 @@ struct RankException final : E, RankFailure {
 
 }  // namespace
 
-Context::Context(Device& device, const ccl::Registry* algorithms) : m_device(device), m_algorithms(algorithms) {
+Context::Context(Device& device, ccl::Registry* algorithms) : m_device(device), m_algorithms(algorithms) {
   if (m_algorithms == nullptr) {
     m_own_algorithms = std::make_unique<ccl::Registry>();
     ccl::register_builtin_algorithms(*m_own_algorithms);

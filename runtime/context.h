@@ -54,8 +54,8 @@ struct RankFailure {
 
 class Context {
  public:
-  /// \param algorithms  null: the built-in ones
-  explicit Context(Device& device, const ccl::Registry* algorithms = nullptr);
+  /// \param algorithms  null: the built-in ones. Referenced; modules of shared objects that ccl.yaml names are added.
+  explicit Context(Device& device, ccl::Registry* algorithms = nullptr);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -63,6 +63,7 @@ class Context {
   Device& device() { return m_device; }
   const SystemConfig& config() const { return m_device.config(); }
   const ccl::Registry& algorithms() const { return *m_algorithms; }
+  ccl::Registry& algorithms() { return *m_algorithms; }
 
   // --- which SIP
   /// Binds the calling thread to a SIP. \throws std::invalid_argument when there is no such SIP
@@ -120,7 +121,7 @@ class Context {
 
   Device& m_device;
   std::unique_ptr<ccl::Registry> m_own_algorithms;
-  const ccl::Registry* m_algorithms;
+  ccl::Registry* m_algorithms;
   std::map<sc_core::sc_process_handle, uint32_t> m_devices;
   std::vector<std::pair<sc_core::sc_process_handle, Launch>> m_launches;
 };

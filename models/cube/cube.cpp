@@ -14,7 +14,9 @@ Cube::Cube(const sc_core::sc_module_name& name, const SystemServices& services, 
       crossbar("crossbar", services, plan, sip, cube),
       sfr("sfr", services, sip, cube) {
   if (services.parts != nullptr && services.parts->memory) {
-    m_memory = made(services.parts->memory("hbm", sip, cube, *services.config), "memory");
+    m_memory = services.parts->memory("hbm", sip, cube, *services.config);
+  }
+  if (m_memory != nullptr) {
     crossbar.hbm_out.bind(m_memory->bus());
   } else {
     m_hbm = std::make_unique<Hbm>("hbm", services, sip, cube);

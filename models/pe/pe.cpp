@@ -119,19 +119,20 @@ struct Pe::Impl : IpcqHost, SfrHost {
 };
 
 std::unique_ptr<ComputeModel> Pe::Impl::make_compute(const SystemServices& services, const PeLocation& where) {
-  if (services.parts == nullptr || !services.parts->compute) return std::make_unique<Compute>(config.pe);
-  return made(services.parts->compute(where, config.pe), "compute");
+  std::unique_ptr<ComputeModel> own;
+  if (services.parts != nullptr && services.parts->compute) own = services.parts->compute(where, config.pe);
+  return own != nullptr ? std::move(own) : std::make_unique<Compute>(config.pe);
 }
 std::unique_ptr<SfrPart> Pe::Impl::make_sfr(const SystemServices& services, const PeLocation& where) {
-  if (services.parts == nullptr || !services.parts->sfr) {
-    return std::make_unique<SfrBlock>("sfr", config, where, *this);
-  }
-  return made(services.parts->sfr("sfr", where, config, *this), "sfr");
+  std::unique_ptr<SfrPart> own;
+  if (services.parts != nullptr && services.parts->sfr) own = services.parts->sfr("sfr", where, config, *this);
+  return own != nullptr ? std::move(own) : std::make_unique<SfrBlock>("sfr", config, where, *this);
 }
 std::unique_ptr<IpcqPart> Pe::Impl::make_ipcq(const SystemServices& services, const PeLocation& where) {
   const Ipcq::Parts around{&config, services.payloads, &tcm, this, flat_pe, base, services.progress};
-  if (services.parts == nullptr || !services.parts->ipcq) return std::make_unique<Ipcq>("ipcq", around);
-  return made(services.parts->ipcq("ipcq", where, around), "ipcq");
+  std::unique_ptr<IpcqPart> own;
+  if (services.parts != nullptr && services.parts->ipcq) own = services.parts->ipcq("ipcq", where, around);
+  return own != nullptr ? std::move(own) : std::make_unique<Ipcq>("ipcq", around);
 }
 
 bool Pe::Impl::send_from_tcm(QpId qp, uint64_t tcm_offset, uint32_t bytes) {

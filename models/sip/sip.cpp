@@ -7,8 +7,9 @@ namespace ahbm::models {
 namespace {
 std::unique_ptr<RouterPart> make_router(const char* name, const SystemServices& services, const FabricPlan& plan,
                                         SipId sip, CubeId cube) {
-  if (services.parts == nullptr || !services.parts->router) return std::make_unique<Router>(name, plan, sip, cube);
-  return made(services.parts->router(name, sip, cube, plan), "router");
+  std::unique_ptr<RouterPart> own;
+  if (services.parts != nullptr && services.parts->router) own = services.parts->router(name, sip, cube, plan);
+  return own != nullptr ? std::move(own) : std::make_unique<Router>(name, plan, sip, cube);
 }
 }  // namespace
 

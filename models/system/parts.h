@@ -1,11 +1,8 @@
 // Own blocks in the place of shipped ones: what a System is told to build differently.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <functional>
 #include <memory>
-#include <stdexcept>
 
 #include "models/core/config/system_config.h"
 #include "models/fabric/fabric_plan.h"
@@ -27,8 +24,8 @@ class MemoryPart {
 };
 
 /// Factories, called once per instance during elaboration, inside the module that the part belongs to: a part that is
-/// an sc_module takes `name`, so that its path is that of the shipped one. An empty factory means the shipped part; one
-/// that returns null is an error. To replace some instances only, return the shipped class for the others.
+/// an sc_module takes `name`, so that its path is that of the shipped one. An empty factory, or one that returns null,
+/// means the shipped part.
 struct SystemParts {
   std::function<std::unique_ptr<ComputeModel>(const PeLocation& pe, const PeConfig& config)> compute;
   std::function<std::unique_ptr<IpcqPart>(const char* name, const PeLocation& pe, const Ipcq::Parts& around)> ipcq;
@@ -39,12 +36,5 @@ struct SystemParts {
       memory;
   std::function<std::unique_ptr<RouterPart>(const char* name, SipId sip, CubeId cube, const FabricPlan& plan)> router;
 };
-
-/// What a factory made. \throws std::invalid_argument naming the factory when that is nothing
-template <typename Part>
-std::unique_ptr<Part> made(std::unique_ptr<Part> part, const char* factory) {
-  if (part == nullptr) throw std::invalid_argument(fmt::format("SystemParts::{} returned no part", factory));
-  return part;
-}
 
 }  // namespace ahbm::models

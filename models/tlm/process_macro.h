@@ -4,7 +4,7 @@
 
 #include <systemc>
 
-#if defined(SYSTEMC_VERSION_MAJOR) && SYSTEMC_VERSION_MAJOR >= 3
+#if defined(SC_VERSION_MAJOR) && SC_VERSION_MAJOR >= 3
 #define AHBM_HAS_PROCESS(module)
 #else
 #define AHBM_HAS_PROCESS(module) SC_HAS_PROCESS(module)

@@ -7,6 +7,9 @@
 //     barrier: none | simulated
 //     accumulate: native | fp32
 //
+// `module` is the name of a registered module or, with a slash in it, a shared object: its path, relative to this file.
+// Of an object with several modules an entry means the one of the entry's own name.
+//
 // All keys but `module` may stand in both; all but `algorithm` and `module` may be absent.
 #pragma once
 

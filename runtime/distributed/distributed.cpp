@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
 
 #include "ccl/kernel_arguments.h"
+#include "ccl/module_file.h"
 #include "models/core/suggest.h"
 #include "runtime/context.h"
 #include "runtime/distributed/connections.h"
@@ -291,17 +293,7 @@ void DistributedContext::install() {
   }
 
   step(InitStep::ResolveModule);
-  const ccl::Registry& registry = context().algorithms();
-  if (g->settings.module.find('/') != std::string::npos) {
-    throw NotImplementedError(
-        fmt::format("{}: module {}: modules in shared objects are not supported", file, g->settings.module));
-  }
-  g->module = registry.find(g->settings.module);
-  if (g->module == nullptr) {
-    throw std::invalid_argument(fmt::format(
-        "{}: algorithms.{}.module: no module is called '{}'{}; there are: {}", file, g->settings.algorithm,
-        g->settings.module, did_you_mean(g->settings.module, registry.names()), fmt::join(registry.names(), ", ")));
-  }
+  g->module = &named_module(g->settings);
 
   step(InitStep::WorldSize);
   g->world = resolve_world(g->settings, config);
@@ -421,16 +413,51 @@ void DistributedContext::drain(const sc_core::sc_process_handle& thread) {
 
 // --- collectives
 
+std::vector<const ccl::AlgorithmModule*> DistributedContext::modules_of(const CclSettings& settings,
+                                                                        const std::string& name) const {
+  ccl::Registry& registry = context().algorithms();
+  if (ccl::is_module_file(name)) {
+    const std::filesystem::path path = std::filesystem::absolute(settings.file).parent_path() / name;
+    return ccl::load_module_file(path.lexically_normal().string(), registry, device().system().kernels());
+  }
+  const ccl::AlgorithmModule* const module = registry.find(name);
+  return module != nullptr ? std::vector<const ccl::AlgorithmModule*>{module}
+                           : std::vector<const ccl::AlgorithmModule*>{};
+}
+
+const ccl::AlgorithmModule& DistributedContext::named_module(const CclSettings& settings) const {
+  const auto modules = modules_of(settings, settings.module);
+  if (modules.size() == 1) return *modules.front();
+  const std::string where = fmt::format("{}: algorithms.{}.module", settings.file, settings.algorithm);
+  if (!ccl::is_module_file(settings.module)) {
+    const std::vector<std::string> names = context().algorithms().names();
+    throw std::invalid_argument(fmt::format(
+        "{}: no module is called '{}'{}; there are: {}{}", where, settings.module, did_you_mean(settings.module, names),
+        fmt::join(names, ", "),
+        settings.module.find(".so") != std::string::npos ? "; a shared object is named with a slash, as ./lib.so" : ""));
+  }
+  std::vector<std::string> names;
+  for (const ccl::AlgorithmModule* m : modules) {
+    if (m->name == settings.algorithm) return *m;
+    names.push_back(m->name);
+  }
+  throw std::invalid_argument(fmt::format("{}: {} has several modules ({}); expected one of them to be called {}, as "
+                                          "the entry",
+                                          where, settings.module, fmt::join(names, ", "), settings.algorithm));
+}
+
 const ccl::AlgorithmModule& DistributedContext::choose_module(const ProcessGroup& g, ccl::CubeLayout layout,
                                                               ReduceOp op, DType dtype) const {
   const ccl::AlgorithmModule* module = g.module;
   if (module->layouts.count(layout) == 0) {
     for (const std::string& name : g.settings.modules) {
-      const ccl::AlgorithmModule* other = context().algorithms().find(name);
-      if (other != nullptr && other->collective == module->collective && other->layouts.count(layout) != 0) {
-        module = other;
-        break;
-      }
+      const auto others = modules_of(g.settings, name);
+      const auto other = std::find_if(others.begin(), others.end(), [&](const ccl::AlgorithmModule* m) {
+        return m->collective == module->collective && m->layouts.count(layout) != 0;
+      });
+      if (other == others.end()) continue;
+      module = *other;
+      break;
     }
   }
   if (module->ops.count(op) == 0) {

@@ -141,6 +141,9 @@ class DistributedContext {
   void settled(const std::shared_ptr<WorkState>& work);
   std::vector<Launch> launch(ProcessGroup& g, const Operation& op, const WorkState& work);
   void start_helper(const std::shared_ptr<ProcessGroup>& g, const std::shared_ptr<WorkState>& work);
+  /// What a `module:` stands for; loads it when it is a shared object. Empty: nothing of that name.
+  std::vector<const ccl::AlgorithmModule*> modules_of(const CclSettings& settings, const std::string& name) const;
+  const ccl::AlgorithmModule& named_module(const CclSettings& settings) const;
   const ccl::AlgorithmModule& choose_module(const ProcessGroup& g, ccl::CubeLayout layout, ReduceOp op,
                                             DType dtype) const;
 
