@@ -5,6 +5,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
+include(GNUInstallDirs)
 include(TestBigEndian)
 test_big_endian(AHBM_BIG_ENDIAN)
 if(AHBM_BIG_ENDIAN)
@@ -38,7 +39,9 @@ function(ahbm_layer name)
   add_library(ahbm::${name} ALIAS ahbm_${name})
   set_target_properties(ahbm_${name} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(ahbm_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-                                                 $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>)
+                                                 $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/ahbm>)
+  target_compile_features(ahbm_${name} PUBLIC cxx_std_17)
   target_link_libraries(ahbm_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE} $<BUILD_INTERFACE:ahbm_options>)
   if(AHBM_CLANG_TIDY)
     set_target_properties(ahbm_${name} PROPERTIES CXX_CLANG_TIDY "${AHBM_CLANG_TIDY_PROGRAM}")
