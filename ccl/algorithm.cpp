@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
@@ -27,6 +28,10 @@ bool reduces(Collective c) {
 uint64_t CollectiveShape::block_begin(uint32_t rank) const {
   if (counts.empty()) return rank * count;
   return std::accumulate(counts.begin(), counts.begin() + rank, uint64_t{0});
+}
+
+double link_bandwidth(const CostQuery& q, double links) {
+  return q.node_bandwidth > 0 ? std::min(q.bandwidth, q.node_bandwidth / links) : q.bandwidth;
 }
 
 CollectiveShape lane_shape(uint64_t count, CubeLayout layout) {

@@ -121,8 +121,12 @@ struct CostQuery {
   double cube_latency = 0, cube_bandwidth = 0;
   const Group* group = nullptr;
   CubeLayout layout = CubeLayout::Sharded;
-  double message_bytes = 0;  ///< payload of the longest message; 0: unknown, nothing is rounded up to messages
+  double node_bandwidth = 0;  ///< of all that a rank's PEs send, or receive and reduce, together; 0: no limit
+  double message_bytes = 0;   ///< payload of the longest message; 0: unknown, nothing is rounded up to messages
 };
+
+/// B where a rank uses so many links at once.
+double link_bandwidth(const CostQuery& q, double links);
 
 /// The documented order of a reduction: a tree over ranks (or rank x cube contributions) for a range of elements.
 struct ReduceTree {

@@ -123,12 +123,14 @@ std::vector<ReduceTree> grid_order_of_reduction(const Colours& colours, const Gr
 }
 
 /// Seconds of a reduce-scatter (or an all-gather) of `bytes` along an axis.
-double axis_seconds(const CostQuery& q, uint32_t n, AxisKind kind, double bytes) {
+/// `colours`: so many of them are at work at once.
+double axis_seconds(const CostQuery& q, uint32_t n, AxisKind kind, double bytes, uint32_t colours) {
   if (n < 2) return 0;
   const double f = (n - 1.0) / n;
-  if (kind != AxisKind::Both) return (n - 1) * q.latency + f * bytes / q.bandwidth;
+  // Each direction of a line carries all blocks at its end only: a rank sends as much as on a ring.
+  if (kind != AxisKind::Both) return (n - 1) * q.latency + f * bytes / link_bandwidth(q, colours);
   const bool shared = n == 2 && (q.group == nullptr || !q.group->double_links);
-  return n / 2 * q.latency + f * bytes / ((shared ? 1 : 2) * q.bandwidth);
+  return n / 2 * q.latency + f * bytes / ((shared ? 1 : 2) * link_bandwidth(q, (shared ? 1 : 2) * colours));
 }
 
 double grid_seconds(const Colours& colours, const CostQuery& q) {
@@ -137,9 +139,9 @@ double grid_seconds(const Colours& colours, const CostQuery& q) {
   if (grid.order.empty()) return 0;
   const Kinds kinds = kinds_of(colours, grid);
   const double bytes = q.bytes / colours.n;
-  const double x = axis_seconds(q, grid.w, kinds.x, bytes), y = axis_seconds(q, grid.h, kinds.y, bytes);
-  const double y_in = axis_seconds(q, grid.h, kinds.y, bytes / grid.w);
-  const double x_in = axis_seconds(q, grid.w, kinds.x, bytes / grid.h);
+  const auto along_x = [&](double b) { return axis_seconds(q, grid.w, kinds.x, b, colours.n); };
+  const auto along_y = [&](double b) { return axis_seconds(q, grid.h, kinds.y, b, colours.n); };
+  const double x = along_x(bytes), y = along_y(bytes), y_in = along_y(bytes / grid.w), x_in = along_x(bytes / grid.h);
   if (colours.n == 1) return 2 * (x + y_in);
   // The phases of the two colours run side by side, and end together.
   return 2 * (std::max(x, y) + std::max(x_in, y_in));

@@ -151,7 +151,7 @@ double bidirectional_seconds(const CostQuery& q) {
   if (q.ranks < 2) return 0;
   const double links = directions_shared(q) ? 1 : 2;
   const double f = (q.ranks - 1.0) / q.ranks;
-  return 2.0 * (q.ranks / 2) * q.latency + 2 * f * q.bytes / (links * q.bandwidth);
+  return 2.0 * (q.ranks / 2) * q.latency + 2 * f * q.bytes / (links * link_bandwidth(q, links));
 }
 
 double gather_seconds(const CostQuery& q) {

@@ -173,7 +173,7 @@ void barrier_kernel(tl::Tl& tl, const tl::Args& args) {
 }
 
 /// A queue pair for every pair of ranks, on every cube.
-std::vector<Connection> pair_connections(const Group& g, const std::set<std::pair<uint32_t, uint32_t>>& pairs) {
+std::vector<Connection> pair_connections(const Group& g, const std::vector<std::pair<uint32_t, uint32_t>>& pairs) {
   std::vector<Connection> out;
   for (uint32_t cube = 0; cube < g.n_cubes; ++cube) {
     for (const auto& [r, p] : pairs) out.push_back({r, cube, tl::peer_dir(p), p, cube, tl::peer_dir(r)});
@@ -214,12 +214,12 @@ AlgorithmModule all_to_all_direct_module() {
     return words;
   };
   m.connections = [](const Group& g, const CollectiveShape& shape) {
-    std::set<std::pair<uint32_t, uint32_t>> pairs;
+    std::vector<std::pair<uint32_t, uint32_t>> pairs;
     const uint32_t n = g.size();
     for (uint32_t r = 0; r < n; ++r) {
       for (uint32_t p = r + 1; p < n; ++p) {
         const bool nothing = !shape.counts.empty() && shape.sent(n, r, p) == 0 && shape.sent(n, p, r) == 0;
-        if (!nothing) pairs.emplace(r, p);
+        if (!nothing) pairs.emplace_back(r, p);
       }
     }
     return pair_connections(g, pairs);
@@ -313,7 +313,7 @@ AlgorithmModule barrier_module() {
     for (uint32_t distance = 1; distance < n; distance *= 2) {
       for (uint32_t r = 0; r < n; ++r) pairs.insert(std::minmax(r, (r + distance) % n));
     }
-    return pair_connections(g, pairs);
+    return pair_connections(g, {pairs.begin(), pairs.end()});
   };
   m.time = [](const CostQuery& q) {
     if (q.group == nullptr) return bits_of(q.ranks) * q.latency;

@@ -95,7 +95,8 @@ AlgorithmModule rooted_ring_module(Collective collective) {
   };
   m.time = [](const CostQuery& q) {
     if (q.ranks < 2) return 0.0;
-    return (q.ranks - 1) * q.latency + q.bytes / ((directions_shared(q) ? 1 : 2) * q.bandwidth);
+    const double links = directions_shared(q) ? 1 : 2;
+    return (q.ranks - 1) * q.latency + q.bytes / (links * link_bandwidth(q, links));
   };
   if (reduces(collective)) {
     m.reduction_order = [](const Group& g, const CollectiveShape& shape) {

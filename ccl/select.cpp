@@ -1,0 +1,158 @@
+#include "ccl/select.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "models/core/ipcq_protocol.h"
+#include "models/core/topology.h"
+
+namespace ahbm::ccl {
+namespace {
+
+/// What new connections shrink to before anything is refused.
+constexpr RingShape kShrunk{2, 1 << 10};
+
+double seconds_of(Ps t) {
+  return static_cast<double>(t) * 1e-12;
+}
+
+/// The slowest link between two members of the group, or between one and a switch.
+LinkParams slowest_link(const SystemConfig& config, const Group& group) {
+  LinkParams out = config.sip_link;
+  if (config.link_overrides.empty()) return out;
+  std::vector<bool> member(config.sips);
+  for (const SipId s : group.sips) member.at(value(s)) = true;
+  const auto inside = [&](SipId s) { return s == SipGraph::kSwitchCore || member.at(value(s)); };
+  for (const auto& link : SipGraph(config).directed_links()) {
+    if (!inside(link.from) || !inside(link.to) || link.link.bytes_per_second == 0) continue;
+    out.bytes_per_second = std::min(out.bytes_per_second, link.link.bytes_per_second);
+    out.latency = std::max(out.latency, link.link.latency);
+  }
+  return out;
+}
+
+/// Largest number of queue pairs that a module needs on one PE. Lanes are alike.
+uint32_t queue_pairs_per_pe(const AlgorithmModule& module, const Group& group, const CollectiveShape& shape) {
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> ends;
+  uint32_t most = 0;
+  for (const Connection& c : module.connections(group, shape)) {
+    most = std::max({most, ++ends[{c.rank, c.cube}], ++ends[{c.peer_rank, c.peer_cube}]});
+  }
+  return most;
+}
+
+std::string why_not(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape) {
+  if (m.layouts.count(shape.layout) == 0) {
+    return fmt::format("{} runs on {} tensors only", m.name, to_string(*m.layouts.begin()));
+  }
+  if (m.dtypes.count(shape.dtype) == 0) return fmt::format("{} does not know {}", m.name, to_string(shape.dtype));
+  if (reduces(m.collective) && (m.ops.count(shape.op) == 0 || !can_reduce(shape.op, shape.dtype))) {
+    return fmt::format("{} does not know {} of {}", m.name, to_string(shape.op), to_string(shape.dtype));
+  }
+  return m.refusal(group);
+}
+
+Candidate candidate(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape, double bytes,
+                    const SystemConfig& config) {
+  Candidate out{&m, 0, why_not(m, group, shape)};
+  if (!out.refusal.empty()) return out;
+  const uint32_t pairs = queue_pairs_per_pe(m, group, shape);
+  const auto ring_bytes = [&](const RingShape& r) { return uint64_t{pairs} * r.n_slots * r.slot_bytes; };
+  if (pairs > config.ipcq.queue_pairs || ring_bytes(kShrunk) > config.ipcq.ring_bytes) {
+    out.refusal = fmt::format("{} needs {} queue pairs on a PE, which has {} and {} bytes of rings", m.name, pairs,
+                              config.ipcq.queue_pairs, config.ipcq.ring_bytes);
+    return out;
+  }
+  const bool roomy = ring_bytes(config.ipcq.sip) <= config.ipcq.ring_bytes;
+  out.seconds = m.time(platform_figures(config, group, shape, bytes, roomy ? config.ipcq.sip : kShrunk));
+  return out;
+}
+
+}  // namespace
+
+CostQuery platform_figures(const SystemConfig& config, const Group& group, const CollectiveShape& shape, double bytes,
+                           const RingShape& ring) {
+  CostQuery q;
+  q.ranks = group.size();
+  q.bytes = bytes;
+  q.group = &group;
+  q.layout = shape.layout;
+  q.cube_latency = seconds_of(config.noc.cube_link.latency);
+  q.cube_bandwidth = static_cast<double>(config.noc.cube_link.bytes_per_second);
+
+  const double lanes = std::max(1u, shape.layout == CubeLayout::Partial ? 1 : group.n_cubes);
+  const uint32_t capacity = ring.slot_bytes > ipcq::kHeaderBytes ? ipcq::payload_capacity(ring.slot_bytes) : 1;
+  q.message_bytes = shape.message_bytes != 0 ? std::min(shape.message_bytes, capacity) : capacity;
+  const double slot = q.message_bytes + (config.ipcq.header_on_wire ? ipcq::kHeaderBytes : 0);
+  const double packets = std::ceil(slot / config.noc.packet_bytes);
+  const double wire = slot + packets * config.noc.packet_header_bytes;
+
+  const LinkParams link = slowest_link(config, group);
+  const auto link_rate = static_cast<double>(link.bytes_per_second);
+  // From the cubes' PEs to the port and back: half of the mesh on either side.
+  const double mesh = (config.cube_w + config.cube_h) / 2.0 * q.cube_latency * (lanes > 1 ? 1 : 0.5);
+  const double ends = seconds_of(config.pe.dma_setup + 2 * config.noc.crossbar.latency + config.pe.tcm_latency +
+                                 config.ipcq.notify_latency);
+  q.latency = seconds_of(link.latency) + mesh + ends;
+
+  const double round_trip = 2 * seconds_of(link.latency) + 2 * mesh + ends + wire / link_rate;
+  const double credits = lanes * ring.n_slots * q.message_bytes / round_trip;
+  q.bandwidth = std::min(link_rate * q.message_bytes / wire, credits);
+
+  double node = static_cast<double>(config.pe.dma_bytes_per_second);
+  if (!config.pe.free_compute) {
+    const double vector = static_cast<double>(config.pe.hertz) * config.pe.vector_lanes * item_bytes(shape.dtype);
+    node = std::min(node, vector);
+  }
+  q.node_bandwidth = lanes * node;
+  return q;
+}
+
+CostQuery platform_figures(const SystemConfig& config, const Group& group, const CollectiveShape& shape, double bytes) {
+  return platform_figures(config, group, shape, bytes, config.ipcq.sip);
+}
+
+Selection select_algorithm(const Registry& registry, Collective collective, const Group& group,
+                           const CollectiveShape& shape, double bytes, const SystemConfig& config) {
+  Selection out;
+  for (const auto& [name, m] : registry.modules()) {
+    if (m.collective == collective) out.candidates.push_back(candidate(m, group, shape, bytes, config));
+  }
+  std::stable_sort(out.candidates.begin(), out.candidates.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
+    return a.refusal.empty() && a.seconds < b.seconds;
+  });
+  const std::string what = fmt::format("{} of {:.0f} bytes on {} ranks of a {}", to_string(collective), bytes,
+                                       group.size(), to_string(group.topology));
+  if (out.candidates.empty() || !out.candidates[0].refusal.empty()) {
+    out.text = fmt::format("no algorithm does {}", what);
+    for (const Candidate& c : out.candidates) out.text += fmt::format("; {}", c.refusal);
+    return out;
+  }
+  const Candidate& best = out.candidates[0];
+  out.module = best.module;
+  out.text = fmt::format("{} for {}: {:.3f} us", best.module->name, what, best.seconds * 1e6);
+  if (out.candidates.size() > 1 && out.candidates[1].refusal.empty()) {
+    out.text += fmt::format("; next: {}, {:.3f} us", out.candidates[1].module->name, out.candidates[1].seconds * 1e6);
+  }
+  return out;
+}
+
+std::string refusal_of(const Registry& registry, const AlgorithmModule& module, const Group& group,
+                       const CollectiveShape& shape, const SystemConfig& config) {
+  const Candidate asked = candidate(module, group, shape, 0, config);
+  if (asked.refusal.empty()) return {};
+  std::vector<std::string> fitting;
+  for (const auto& [name, m] : registry.modules()) {
+    if (m.collective != module.collective || &m == &module) continue;
+    if (candidate(m, group, shape, 0, config).refusal.empty()) fitting.push_back(name);
+  }
+  return fmt::format("{} cannot run here: {}; algorithms that fit: {}", module.name, asked.refusal,
+                     fitting.empty() ? "none" : fmt::format("{}", fmt::join(fitting, ", ")));
+}
+
+}  // namespace ahbm::ccl

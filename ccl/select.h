@@ -1,0 +1,45 @@
+// `algorithm: auto`: the fastest algorithm by the closed forms, with the figures of the platform at hand.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ccl/algorithm.h"
+#include "models/core/config/system_config.h"
+
+namespace ahbm::ccl {
+
+/// The figures that the closed forms take, of the group's links on this platform.
+///  * latency: of the link (the slowest inside of the group), and of what a message passes in both SIPs: DMA set-up,
+///    crossbars, the cube mesh, TCM, notification
+///  * bandwidth: of the slowest link, less what headers of slots and packets take; at most what the credits of the
+///  lanes'
+///    queue pairs let through, n_slots messages per round trip
+///  * node_bandwidth: of a lane's DMA channel or vector lanes, all lanes together
+/// \param bytes S, as CostQuery counts it  \param ring shape of the connections between SIPs
+CostQuery platform_figures(const SystemConfig& config, const Group& group, const CollectiveShape& shape, double bytes,
+                           const RingShape& ring);
+CostQuery platform_figures(const SystemConfig& config, const Group& group, const CollectiveShape& shape, double bytes);
+
+struct Candidate {
+  const AlgorithmModule* module = nullptr;
+  double seconds = 0;
+  std::string refusal;  ///< why it cannot run; then `seconds` means nothing
+};
+
+struct Selection {
+  const AlgorithmModule* module = nullptr;  ///< none fits: nullptr
+  std::vector<Candidate> candidates;        ///< of the collective: those that fit, fastest first, then the others
+  std::string text;                         ///< what was chosen and what the next best would take, or why nothing fits
+};
+
+/// Of several equally fast ones the first by name.
+/// \param bytes S, as CostQuery counts it
+Selection select_algorithm(const Registry& registry, Collective collective, const Group& group,
+                           const CollectiveShape& shape, double bytes, const SystemConfig& config);
+
+/// Why a module cannot run this call, with the names of those that can; empty when it can.
+std::string refusal_of(const Registry& registry, const AlgorithmModule& module, const Group& group,
+                       const CollectiveShape& shape, const SystemConfig& config);
+
+}  // namespace ahbm::ccl

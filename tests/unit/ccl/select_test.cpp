@@ -1,0 +1,131 @@
+// Closed forms at the figures of the specification, and what `auto` makes of them.
+#include "ccl/select.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/ccl/harness.h"
+
+namespace ahbm::ccl::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+Group grid(SipTopology t, uint32_t w, uint32_t h) {
+  return make_group(w * h, 1, 1, 0, t, w, h);
+}
+
+double nanoseconds(const char* name, const Group& g, double bytes) {
+  CostQuery q;
+  q.ranks = g.size();
+  q.bytes = bytes;
+  q.latency = 50e-9;
+  q.bandwidth = 64e9;
+  q.group = &g;
+  return builtin().find(name)->time(q) * 1e9;
+}
+
+constexpr double kMiB = 1 << 20, kS = kMiB / 64;  // S/B in ns
+
+TEST(ClosedForms, AllReducesOnGrids) {
+  const Group torus = grid(SipTopology::Torus2d, 4, 4), mesh = grid(SipTopology::Mesh2d, 4, 4);
+  EXPECT_NEAR(nanoseconds("torus_2d", torus, kMiB), 8 * 50 + 15.0 / 16 * kS / 2, 0.5);
+  EXPECT_NEAR(nanoseconds("torus_2d_2", torus, kMiB), 12 * 50 + 15.0 / 16 * kS, 0.5);
+  EXPECT_NEAR(nanoseconds("torus_2d_1", torus, kMiB), 12 * 50 + 2 * 15.0 / 16 * kS, 0.5);
+  EXPECT_NEAR(nanoseconds("mesh_2d", mesh, kMiB), 15960, 0.5);
+  EXPECT_NEAR(nanoseconds("mesh_2d_1", mesh, kMiB), 12 * 50 + 2 * 15.0 / 16 * kS, 0.5);
+  // A dimension of 2 with one cable: both directions are one link.
+  const Group small = grid(SipTopology::Torus2d, 2, 2);
+  EXPECT_NEAR(nanoseconds("torus_2d", small, kMiB), 4 * 50 + 3.0 / 4 * kS, 0.5);
+}
+
+TEST(ClosedForms, TheOthers) {
+  const Group ring = make_group(8), full = grid(SipTopology::FullyConnected, 8, 1);
+  EXPECT_NEAR(nanoseconds("reduce_scatter_ring", ring, kMiB), 7 * 50 + 7.0 / 8 * kS, 0.5);
+  EXPECT_NEAR(nanoseconds("all_gather_ring_bidirectional", ring, kMiB), 4 * 50 + 7.0 / 16 * kS, 0.5);
+  EXPECT_NEAR(nanoseconds("broadcast_ring", ring, kMiB), 7 * 50 + kS / 2, 0.5);
+  EXPECT_NEAR(nanoseconds("reduce_tree", ring, kMiB), 4 * 50 + kS, 0.5);
+  EXPECT_NEAR(nanoseconds("gather_tree", ring, kMiB), 4 * 50 + kS / 2, 0.5);  // branches of 4 and 3 ranks
+  EXPECT_NEAR(nanoseconds("all_to_all_ring", ring, kMiB), 4 * 50 + kS, 0.5);
+  EXPECT_NEAR(nanoseconds("all_to_all_direct", ring, kMiB), 4 * 50 + kS, 0.5);
+  EXPECT_NEAR(nanoseconds("halving_doubling", full, kMiB), 6 * 50 + 2 * 7.0 / 8 * kS, 0.5);
+  EXPECT_NEAR(nanoseconds("halving_doubling", ring, kMiB), 14 * 50 + 3 * kS, 0.5);
+  EXPECT_NEAR(nanoseconds("recursive_doubling", full, 1024), 3 * (50 + 16), 0.5);
+  EXPECT_NEAR(nanoseconds("barrier_dissemination", full, 0), 3 * 50, 0.5);
+}
+
+SystemConfig machine(const Group& g) {
+  SystemConfig c;
+  c.sips = g.size();
+  c.topology = g.topology;
+  c.sip_w = g.sip_w;
+  c.sip_h = g.sip_h;
+  c.cube_w = c.cube_h = 1;
+  for (const Side side : {Side::E, Side::W, Side::N, Side::S}) c.sip_ports.push_back({side, CubeId{0}});
+  c.sip_link = {64000000000, ns(50)};
+  return c;
+}
+
+std::string chosen(Collective c, const Group& g, double bytes, uint64_t count = 1024) {
+  const Selection s = select_algorithm(builtin(), c, g, lane_shape(count), bytes, machine(g));
+  return s.module == nullptr ? s.text : s.module->name;
+}
+
+TEST(Select, FastestForTopologyAndSize) {
+  EXPECT_EQ(chosen(Collective::AllReduce, make_group(8), kMiB), "ring_bidirectional");
+  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Torus2d, 4, 4), kMiB), "torus_2d");
+  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Mesh2d, 4, 4), kMiB), "mesh_2d");
+  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Mesh2d, 3, 3), kMiB), "mesh_2d");
+  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::FullyConnected, 8, 1), 64), "recursive_doubling");
+  EXPECT_EQ(chosen(Collective::Broadcast, make_group(8), 64 * kMiB), "broadcast_ring");
+  EXPECT_EQ(chosen(Collective::Broadcast, make_group(8), 64), "broadcast_tree");
+  EXPECT_EQ(chosen(Collective::ReduceScatter, grid(SipTopology::Mesh2d, 3, 3), kMiB), "reduce_scatter_line");
+  // More peers than a PE has queue pairs.
+  EXPECT_EQ(chosen(Collective::AllToAll, make_group(100), kMiB), "all_to_all_ring");
+  EXPECT_EQ(chosen(Collective::Barrier, make_group(8), 0), "barrier_dissemination");
+}
+
+TEST(Select, SaysWhatAndWhy) {
+  const Group torus = grid(SipTopology::Torus2d, 4, 4), mesh = grid(SipTopology::Mesh2d, 3, 3);
+  const Selection s = select_algorithm(builtin(), Collective::AllReduce, torus, lane_shape(1), kMiB, machine(torus));
+  EXPECT_THAT(s.text, HasSubstr("torus_2d for all_reduce of 1048576 bytes on 16 ranks of a torus_2d: "));
+  EXPECT_THAT(s.text, HasSubstr("; next: "));
+  for (size_t i = 1; i < s.candidates.size() && s.candidates[i].refusal.empty(); ++i) {
+    EXPECT_LE(s.candidates[i - 1].seconds, s.candidates[i].seconds);
+  }
+  CollectiveShape bools = lane_shape(1);
+  bools.dtype = DType::Bool;
+  bools.op = ReduceOp::Avg;
+  const Selection none = select_algorithm(builtin(), Collective::AllReduce, torus, bools, kMiB, machine(torus));
+  EXPECT_EQ(none.module, nullptr);
+  EXPECT_THAT(none.text, HasSubstr("does not know avg of bool"));
+  const std::string why = refusal_of(builtin(), *builtin().find("torus_2d"), mesh, lane_shape(1), machine(mesh));
+  EXPECT_THAT(why, HasSubstr("torus_2d cannot run here: "));
+  EXPECT_THAT(why, HasSubstr("algorithms that fit: "));
+  EXPECT_THAT(why, HasSubstr("mesh_2d, mesh_2d_1, recursive_doubling"));
+  EXPECT_EQ(refusal_of(builtin(), *builtin().find("mesh_2d"), mesh, lane_shape(1), machine(mesh)), "");
+}
+
+TEST(Select, FiguresOfThePlatform) {
+  const Group g = make_group(4);
+  SystemConfig c = machine(g);
+  const CostQuery usual = platform_figures(c, g, lane_shape(1), kMiB);
+  EXPECT_GT(usual.latency, 50e-9);
+  EXPECT_LT(usual.bandwidth, 64e9);
+  EXPECT_GT(usual.bandwidth, 0.97 * 64e9);
+  c.ipcq.sip = {1, 1 << 10};  // one message of 992 bytes in a round trip of more than 100 ns
+  EXPECT_LT(platform_figures(c, g, lane_shape(1), kMiB).bandwidth, 992 / 100e-9);
+  c = machine(g);
+  LinkOverride slow;
+  slow.from = SipId{1};
+  slow.to = SipId{2};
+  slow.bytes_per_second = 6400000000;
+  c.link_overrides.push_back(slow);
+  EXPECT_LT(platform_figures(c, g, lane_shape(1), kMiB).bandwidth, 6.4e9);
+  c = machine(g);
+  c.pe.dma_bytes_per_second = 64000000000;  // of two links at once each gets half
+  const CostQuery narrow = platform_figures(c, g, lane_shape(1), kMiB);
+  EXPECT_NEAR(link_bandwidth(narrow, 2), 32e9, 1e6);
+}
+
+}  // namespace
+}  // namespace ahbm::ccl::test
