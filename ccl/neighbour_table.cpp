@@ -6,6 +6,7 @@
 #include <exception>
 #include <stdexcept>
 
+#include "ahbm/registers/pe.h"
 #include "ahbm/registers/qp.h"
 
 namespace ahbm::ccl {
@@ -22,10 +23,27 @@ struct Write {
   uint64_t value;
 };
 
+/// Reset epochs of PEs, each asked once. What carries another one is dropped by the PE as a late message.
+class Epochs {
+ public:
+  explicit Epochs(BusAccess& bus) : m_bus(bus) {}
+  uint64_t of(const PeLocation& pe) {
+    const auto known = m_known.find(pe);
+    if (known != m_known.end()) return known->second;
+    uint32_t status = 0;
+    m_bus.peek(pe_sfr_address(pe, regs::pe::offset::STATUS), &status, sizeof status);
+    return m_known[pe] = regs::pe::STATUS_EPOCH.of(status);
+  }
+
+ private:
+  BusAccess& m_bus;
+  std::map<PeLocation, uint64_t> m_known;
+};
+
 /// The configuration registers of an end, ENABLE left out.
-std::vector<Write> configuration(const QpEnd& own, const QpEnd& peer, uint32_t slot_bytes) {
+std::vector<Write> configuration(const QpEnd& own, const QpEnd& peer, uint32_t slot_bytes, uint64_t peer_epoch) {
   return {
-      {offset::PEER_QP, 4, value(peer.qp)},
+      {offset::PEER_QP, 4, regs::qp::PEER_QP_QP.place(value(peer.qp)) | regs::qp::PEER_QP_EPOCH.place(peer_epoch)},
       {offset::PEER_PE, 8, pe_base(peer.pe)},
       {offset::PEER_RING, 8, tcm_address(peer.pe, peer.ring_offset)},
       {offset::PEER_SLOTS, 4, peer.n_slots},
@@ -46,13 +64,13 @@ void put(BusAccess& bus, const QpEnd& end, const Write& w) {
 
 /// Disables first: a queue pair is never enabled with half a configuration.
 void reset(BusAccess& bus, const QpEnd& end, std::exception_ptr& first_error) {
-  std::vector<Write> writes = configuration(end, end, 0);
+  std::vector<Write> writes = configuration(end, end, 0, 0);
   writes.insert(writes.begin(), {offset::CTRL, 4, 0});
   for (Write w : writes) {
     w.value = 0;
     try {
       put(bus, end, w);
-    } catch (...) {
+    } catch (const std::runtime_error&) {  // anything else may be the end of this thread
       if (!first_error) first_error = std::current_exception();
     }
   }
@@ -181,11 +199,12 @@ std::vector<launch::LinkEntry> link_table(const SystemConfig& config, const std:
 void install(BusAccess& bus, const std::vector<QpAssignment>& assignments) {
   std::vector<QpEnd> touched;
   touched.reserve(2 * assignments.size());
+  Epochs epochs(bus);
   try {
     for (const QpAssignment& q : assignments) {
       for (const auto& [own, peer] : {std::pair{q.b, q.a}, std::pair{q.a, q.b}}) {
         touched.push_back(own);
-        for (const Write& w : configuration(own, peer, q.slot_bytes)) put(bus, own, w);
+        for (const Write& w : configuration(own, peer, q.slot_bytes, epochs.of(peer.pe))) put(bus, own, w);
         put(bus, own, {offset::CTRL, 4, control(own, false)});
       }
     }

@@ -71,7 +71,8 @@ std::vector<QpAssignment> assign_queue_pairs(QpAllocator& allocator, uint32_t gr
 std::vector<launch::LinkEntry> link_table(const SystemConfig& config, const std::vector<Connection>& connections,
                                           const std::vector<QpAssignment>& assignments, uint32_t rank, uint32_t cube);
 
-/// Writes the registers of all ends, then enables them, the receiving end of each first. When a write fails, every
+/// Writes the registers of all ends (with the reset epochs that the peers have now), then enables them, the receiving
+/// end of each first. When a write fails, every
 /// register written so far goes back to its reset value, and the error goes on to the caller.
 /// \throws what BusAccess throws
 void install(BusAccess& bus, const std::vector<QpAssignment>& assignments);

@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "models/observe/probe.h"
+
 namespace ahbm::models {
 
 Cube::Cube(const sc_core::sc_module_name& name, const SystemServices& services, const FabricPlan& plan, SipId sip,
@@ -17,12 +19,12 @@ Cube::Cube(const sc_core::sc_module_name& name, const SystemServices& services, 
     m_memory = services.parts->memory("hbm", sip, cube, *services.config);
   }
   if (m_memory != nullptr) {
-    crossbar.hbm_out.bind(m_memory->bus());
+    observe::join(services.probes, crossbar.hbm_out, m_memory->bus());
   } else {
     m_hbm = std::make_unique<Hbm>("hbm", services, sip, cube);
-    crossbar.hbm_out.bind(m_hbm->xbar_in);
+    observe::join(services.probes, crossbar.hbm_out, m_hbm->xbar_in);
   }
-  crossbar.sfr_out.bind(sfr.xbar_in);
+  observe::join(services.probes, crossbar.sfr_out, sfr.xbar_in);
   crossbar.rst_n.bind(rst_n);
   sfr.rst_n.bind(rst_n);
   sfr.irq_out.bind(irq_out);
@@ -30,8 +32,8 @@ Cube::Cube(const sc_core::sc_module_name& name, const SystemServices& services, 
     const PeId id{p};
     m_pes.push_back(std::make_unique<Pe>(fmt::format("pe{}", p).c_str(), services, PeLocation{sip, cube, id}));
     Pe& pe = *m_pes[id];
-    pe.xbar_out.bind(crossbar.pe_in(id));
-    crossbar.pe_out(id).bind(pe.xbar_in);
+    observe::join(services.probes, pe.xbar_out, crossbar.pe_in(id));
+    observe::join(services.probes, crossbar.pe_out(id), pe.xbar_in);
     pe.rst_n.bind(sfr.pe_rst_n);
     pe.irq_out.bind(sfr.pe_irq[p]);
   }

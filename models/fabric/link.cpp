@@ -9,6 +9,16 @@ Link::Link(const sc_core::sc_module_name& name, const LinkParams& params, const 
   link_in.register_get_direct_mem_ptr(this, &Link::get_direct_mem_ptr);
 }
 
+bool Link::broken(Ps at) const {
+  bool any = false;
+  for (const Failure& f : m_failures) {
+    if (at < f.at) continue;
+    f.faults->strike(f.fault, at);
+    any = true;
+  }
+  return any;
+}
+
 void Link::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
   TransitScope transit(trans, delay);
   if (m_back == nullptr) {
@@ -20,9 +30,15 @@ void Link::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay)
       return;
     }
   }
-  // A route is granted for both commands, and no read could come back here.
-  if (m_back == nullptr && transit->grant != nullptr) transit->grant->refused = true;
-  walk(trans, *transit, &m_hop, m_back, *link_out.get_interface(0));
+  if (!m_failures.empty() || (m_back != nullptr && !m_back->m_failures.empty())) {
+    if (transit->grant != nullptr) transit->grant->refused = true;  // a granted route does not ask here
+    if (broken(transit->tail) || (trans.is_read() && m_back->broken(transit->tail))) {
+      trans.set_dmi_allowed(false);
+      trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+      return;
+    }
+  }
+  walk(trans, *transit, &m_hop, m_back != nullptr ? &m_back->m_hop : nullptr, *link_out.get_interface(0));
 }
 
 unsigned Link::transport_dbg(tlm::tlm_generic_payload& trans) {

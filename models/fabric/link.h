@@ -5,7 +5,9 @@
 #include <tlm_utils/simple_initiator_socket.h>
 #include <systemc>
 #include <tlm>
+#include <vector>
 
+#include "models/fault/fault_injector.h"
 #include "models/tlm/walk.h"
 
 namespace ahbm::models {
@@ -21,7 +23,10 @@ class Link : public sc_core::sc_module {
   tlm_utils::simple_initiator_socket<Link> link_out;
 
   /// \pre before the first transaction
-  void set_way_back(Hop& hop) { m_back = &hop; }
+  void set_way_back(Link& link) { m_back = &link; }
+  /// From `at` on, what enters this direction is lost: TLM_GENERIC_ERROR_RESPONSE. Reads need both directions of a
+  /// cable. The caller invalidates granted routes; no route over this link is granted any more.
+  void fail(Ps at, FaultInjector& faults, size_t fault) { m_failures.push_back({at, &faults, fault}); }
   Hop& hop() { return m_hop; }
   const HopStats& stats() const { return m_hop.stats(); }
 
@@ -31,13 +36,21 @@ class Link : public sc_core::sc_module {
   bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi);
 
   Hop m_hop;
-  Hop* m_back = nullptr;
+  struct Failure {
+    Ps at;
+    FaultInjector* faults;
+    size_t fault;
+  };
+  bool broken(Ps at) const;
+
+  Link* m_back = nullptr;
+  std::vector<Failure> m_failures;
 };
 
 /// The two directions of one cable.
 inline void join_directions(Link& one, Link& other) {
-  one.set_way_back(other.hop());
-  other.set_way_back(one.hop());
+  one.set_way_back(other);
+  other.set_way_back(one);
 }
 
 }  // namespace ahbm::models

@@ -98,6 +98,9 @@ HostBridge::Out& HostBridge::sip_out(SipId sip) {
 HostBridge::In& HostBridge::sip_in(SipId sip) {
   return m_impl->ports.at(sip)->in;
 }
+size_t HostBridge::transfers_under_way() const {
+  return m_impl->payloads.live();
+}
 const HopStats& HostBridge::link_down(SipId sip) const {
   return m_impl->ports.at(sip)->down.stats();
 }
@@ -132,6 +135,10 @@ HostBridge::Timing HostBridge::Impl::transfer(tlm::tlm_command command, Addr add
   const auto length = static_cast<uint32_t>(bytes);
   PooledPayload& p =
       make_payload(payloads, command, address, data, length, streaming_width == 0 ? length : streaming_width);
+  struct Release {  // also when the caller is ended while it waits at a full launch queue
+    PooledPayload& payload;
+    ~Release() { payload.release(); }
+  } release{p};
   Transit& t = p.transit.transit;
   t.head = t.tail = timing.sent;
   t.wire_payload = command == tlm::TLM_WRITE_COMMAND ? bytes : 0;
@@ -148,7 +155,6 @@ HostBridge::Timing HostBridge::Impl::transfer(tlm::tlm_command command, Addr add
   if (command == tlm::TLM_READ_COMMAND) port_to->up.pass(now_ps(), t);
   timing.done = t.tail;
   timing.status = p.get_response_status();
-  p.release();
   return timing;
 }
 

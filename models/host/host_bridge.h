@@ -62,6 +62,7 @@ class HostBridge : public sc_core::sc_module {
   /// Called at the simulated time at which a completion is here, in the order of arrival (from a method process).
   std::function<void(const CompletionEvent&)> on_completion;
 
+  size_t transfers_under_way() const;
   const HopStats& link_down(SipId sip) const;  ///< host to SIP
   const HopStats& link_up(SipId sip) const;
   const Hop& hop_down(SipId sip) const;

@@ -31,6 +31,7 @@ struct Ipcq::Qp {
   RegisterBlock block;
   QueuePair queue;
   Route route;
+  Ps release_at = 0;  ///< latest time at which a slot given back so far is free
 };
 
 class Ipcq::DoorbellBehaviour : public RegisterBehaviour {
@@ -115,6 +116,7 @@ void Ipcq::QpBehaviour::on_write(const RegisterLayout& reg, uint64_t old, uint64
         q.queue.disable();
         auto& enabled = m_owner.m_enabled;
         enabled.erase(std::remove(enabled.begin(), enabled.end(), m_qp), enabled.end());
+        if (m_owner.m_tap != nullptr) m_owner.tell(observe::EventKind::QueueReset, m_qp, now_ps(), now_ps(), 0);
       }
       break;
     }
@@ -127,8 +129,8 @@ void Ipcq::QpBehaviour::on_write(const RegisterLayout& reg, uint64_t old, uint64
                                              m_owner.m_parts.pe_base + addr::kPeQpRegs + m_qp * addr::kQpRegBytes);
           break;
         }
-        q.queue.take();
-        m_owner.release(QpId{m_qp}, message->ticket);
+        m_owner.take(QpId{m_qp});
+        m_owner.release(QpId{m_qp}, message->ticket, now_ps());
       }
       break;
     }
@@ -184,11 +186,30 @@ void Ipcq::enable(uint32_t id) {
     return;
   }
   q.route = Route();
+  q.release_at = 0;
   q.queue.enable(c);
   m_enabled.push_back(id);
+  if (id >= m_stats.size()) m_stats.resize(id + 1);
+  if (m_tap != nullptr) tell(observe::EventKind::QueueReset, id, now_ps(), now_ps(), c.peer_slots);
+}
+
+void Ipcq::tell(observe::EventKind kind, uint32_t qp, Ps begin, Ps end, uint64_t count, uint64_t number,
+                uint64_t bytes) const {
+  observe::Event e;
+  e.kind = kind;
+  e.begin = begin;
+  e.end = end;
+  e.index = qp;
+  e.number = number;
+  e.value = count;
+  e.bytes = bytes;
+  m_tap->tell(e);
 }
 
 void Ipcq::reset() {
+  if (m_tap != nullptr) {
+    for (const uint32_t id : m_enabled) tell(observe::EventKind::QueueReset, id, now_ps(), now_ps(), 0);
+  }
   m_qps.clear();
   m_enabled.clear();
 }
@@ -213,10 +234,16 @@ SendSlot Ipcq::take_send_slot(QpId qp, uint32_t message_bytes) {
   if (message_bytes > q->queue.config().slot_bytes) {
     m_parts.host->record_error(pe::ERROR_BITS_TOO_LONG.mask(),
                                m_parts.pe_base + addr::kPeQpRegs + value(qp) * addr::kQpRegBytes);
+    return {};
   }
   const QpConfig& c = q->queue.config();
-  const SendSlot slot{q->queue.tail_address(), c.peer_qp, c.peer_epoch, c.has_egress, c.egress};
+  const SendSlot slot{q->queue.tail_address(), c.peer_qp, c.peer_epoch, c.has_egress, c.egress, value(qp),
+                      q->queue.sent()};
   q->queue.take_credit();
+  QpStats& stats = m_stats[value(qp)];
+  ++stats.messages_sent;
+  stats.bytes_sent += message_bytes;
+  if (q->queue.sent() - q->queue.credited() == c.peer_slots) ++stats.credits_exhausted;
   ++*m_parts.progress;
   return slot;
 }
@@ -227,16 +254,26 @@ std::optional<QueuePair::Message> Ipcq::front(QpId qp) const {
 }
 
 void Ipcq::take(QpId qp) {
-  find(value(qp))->queue.take();
+  QueuePair& queue = find(value(qp))->queue;
+  const auto message = queue.front();
+  QpStats& stats = m_stats[value(qp)];
+  ++stats.messages_received;
+  stats.bytes_received += message->bytes;
+  if (m_tap != nullptr) {
+    tell(observe::EventKind::Take, value(qp), message->ready, now_ps(), 1, message->ticket, message->bytes);
+  }
+  queue.take();
 }
 
-void Ipcq::release(QpId qp, uint64_t ticket) {
+void Ipcq::release(QpId qp, uint64_t ticket, Ps at) {
   Qp* q = find(value(qp));
   if (q == nullptr) return;
+  // Slots go back in order: what was used up earlier waits for those before it.
+  q->release_at = at = std::max({at, q->release_at, now_ps()});
+  if (m_tap != nullptr) tell(observe::EventKind::Release, value(qp), at, at, 1, ticket);
   const uint32_t n = q->queue.release(ticket);
   if (n == 0) return;
   const QpConfig& c = q->queue.config();
-  const Ps now = now_ps();
   uint64_t word = n | (uint64_t{c.peer_epoch} << 32);
   PooledPayload& p = m_parts.payloads->acquire();
   p.set_command(tlm::TLM_WRITE_COMMAND);
@@ -246,7 +283,7 @@ void Ipcq::release(QpId qp, uint64_t ticket) {
   p.set_streaming_width(sizeof word);
   p.origin.flat_pe = m_parts.flat_pe;
   p.origin.launch_tag = 0;
-  p.transit.transit = Transit{now, now, 8, Channel::Control, c.egress, c.has_egress};
+  p.transit.transit = Transit{at, at, 8, Channel::Control, c.egress, c.has_egress};
   m_out.transport(p, q->route);
   if (!p.is_response_ok()) m_parts.host->record_error(pe::ERROR_BITS_BAD_ADDRESS.mask(), p.get_address());
   p.release();
@@ -266,6 +303,12 @@ tlm::tlm_response_status Ipcq::notify(uint32_t id, uint64_t bytes, uint32_t epoc
   switch (result) {
     case QpResult::Ok: {
       ++*m_parts.progress;
+      QpStats& stats = m_stats[id];
+      stats.high_water = std::max(stats.high_water, q->queue.arrived() - q->queue.released());
+      if (m_tap != nullptr) {
+        tell(observe::EventKind::Message, id, q->queue.last_ready(), q->queue.last_ready(), 1, q->queue.arrived() - 1,
+             bytes);
+      }
       const auto front = q->queue.front();
       if (q->queue.config().irq_on_message) m_parts.host->message_interrupt(at);
       if (m_listener != nullptr && front) m_listener->on_message(QpId{id}, front->ready);
@@ -290,12 +333,18 @@ tlm::tlm_response_status Ipcq::credit(uint32_t id, uint64_t slots, uint32_t epoc
   const QpResult result = q != nullptr ? q->queue.add_credits(slots, at) : QpResult::Disabled;
   if (result == QpResult::Ok) {
     ++*m_parts.progress;
+    if (m_tap != nullptr) tell(observe::EventKind::Credit, id, at, at, slots);
     if (m_listener != nullptr) m_listener->on_credit(QpId{id}, at);
     return tlm::TLM_OK_RESPONSE;
   }
   m_parts.host->record_error(
       result == QpResult::Disabled ? pe::ERROR_BITS_QP_DISABLED.mask() : pe::ERROR_BITS_OVERRUN.mask(), address);
   return tlm::TLM_GENERIC_ERROR_RESPONSE;
+}
+
+QpResult Ipcq::would_take(uint32_t qp, uint32_t bytes) const {
+  const Qp* q = find(qp);
+  return q != nullptr ? q->queue.would_take(bytes) : QpResult::Disabled;
 }
 
 tlm::tlm_response_status Ipcq::deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at, Ps payload_at) {

@@ -14,6 +14,14 @@
 
 namespace ahbm::models {
 
+/// One queue pair since the beginning of the simulation: resets and new connections do not clear it.
+struct QpStats {
+  uint64_t messages_sent = 0, messages_received = 0;
+  uint64_t bytes_sent = 0, bytes_received = 0;  ///< headers included
+  uint64_t credits_exhausted = 0;               ///< sends that took the last credit
+  uint64_t high_water = 0;                      ///< most slots of the receive ring in use at once
+};
+
 class Ipcq : public sc_core::sc_module, public IpcqPart {
  public:
   struct Parts {
@@ -42,12 +50,16 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   SendSlot take_send_slot(QpId qp, uint32_t message_bytes) override;
   std::optional<QueuePair::Message> front(QpId qp) const override;
   void take(QpId qp) override;
-  void release(QpId qp, uint64_t ticket) override;
+  void release(QpId qp, uint64_t ticket, Ps at) override;
+  QpResult would_take(uint32_t qp, uint32_t bytes) const override;
   tlm::tlm_response_status deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at, Ps payload_at) override;
   void payload_written(uint64_t tcm_offset, uint64_t bytes, Ps at) override;
   void reset() override;
   uint32_t credits(QpId qp) const override;
   uint32_t level(QpId qp) const override;
+  void observe(const observe::Tap* tap) override { m_tap = tap; }
+  /// By queue pair, up to the last one that was ever enabled.
+  const std::vector<QpStats>& stats() const { return m_stats; }
 
  private:
   struct Qp;
@@ -62,6 +74,8 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   tlm::tlm_response_status credit(uint32_t qp, uint64_t slots, uint32_t epoch, Ps at, Addr address);
   bool stale(uint32_t epoch);
   void enable(uint32_t qp);
+  void tell(observe::EventKind kind, uint32_t qp, Ps begin, Ps end, uint64_t count, uint64_t number = 0,
+            uint64_t bytes = 0) const;
 
   Parts m_parts;
   IpcqListener* m_listener = nullptr;
@@ -69,6 +83,8 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   std::vector<std::unique_ptr<Qp>> m_qps;  ///< grows to what is used; storage on first touch
   std::vector<uint32_t> m_enabled;         ///< QPs that are enabled
   std::unique_ptr<DoorbellBehaviour> m_doorbell;
+  std::vector<QpStats> m_stats;
+  const observe::Tap* m_tap = nullptr;
 };
 
 }  // namespace ahbm::models

@@ -7,6 +7,7 @@
 #include <tlm>
 
 #include "models/ipcq/queue_pair.h"
+#include "models/observe/tap.h"
 #include "models/tlm/sockets.h"
 
 namespace ahbm::models {
@@ -18,6 +19,8 @@ struct SendSlot {
   uint32_t peer_epoch = 0;
   bool has_egress = false;
   Side egress = Side::E;
+  uint32_t qp = 0;      ///< the sender's own
+  uint64_t number = 0;  ///< of the message since the queue pair was enabled
 };
 
 class IpcqListener {
@@ -49,13 +52,22 @@ class IpcqPort {
   virtual bool enabled(QpId qp) const = 0;
   /// When the next send may leave; nothing while no credit is known.
   virtual std::optional<Ps> credit_time(QpId qp) const = 0;
+  /// Takes a credit. Address 0: refused (a disabled queue pair, a message longer than a slot), recorded, nothing taken.
+  /// \pre credit_time() unless it is to be refused
   virtual SendSlot take_send_slot(QpId qp, uint32_t message_bytes) = 0;
   virtual std::optional<QueuePair::Message> front(QpId qp) const = 0;
   virtual void take(QpId qp) = 0;
   /// Gives a message back and returns its credit to the peer on the control channel.
-  virtual void release(QpId qp, uint64_t ticket) = 0;
+  /// `at` is now, or when a transfer under way will have read the slot: the credit leaves then.
+  virtual void release(QpId qp, uint64_t ticket, Ps at) = 0;
   /// A message whose payload is in the slot at the tail: the fused NOTIFY. Times: when the doorbell and the payload's
   /// tail are here.
+  /// Whether such a message would be refused now, and why; nothing is recorded. Asked before its bytes are put into
+  /// the slot.
+  virtual QpResult would_take(uint32_t qp, uint32_t bytes) const {
+    (void)qp, (void)bytes;
+    return QpResult::Ok;
+  }
   virtual tlm::tlm_response_status deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at,
                                            Ps payload_at) = 0;
   /// A plain write into the ring part of the TCM, complete at `at`.
@@ -74,6 +86,8 @@ class IpcqPart : public IpcqPort {
   /// Where credits leave; called at the end of elaboration. `route_epoch` grows whenever granted routes stop being
   /// valid.
   virtual void bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) = 0;
+  /// What the queues do is told to `tap` (null: to nobody). A part that tells nothing leaves this alone.
+  virtual void observe(const observe::Tap* tap) { (void)tap; }
 };
 
 }  // namespace ahbm::models

@@ -61,10 +61,15 @@ std::optional<uint64_t> QueuePair::push(uint32_t bytes) {
   return at;
 }
 
-QpResult QueuePair::notify(uint64_t bytes, Ps at, Ps latency) {
+QpResult QueuePair::would_take(uint64_t bytes) const {
   if (!m_enabled) return QpResult::Disabled;
   if (bytes < ipcq::kHeaderBytes || bytes > m_config.slot_bytes) return QpResult::TooLong;
   if (m_arrived - m_released >= m_config.slots) return QpResult::Overrun;
+  return QpResult::Ok;
+}
+
+QpResult QueuePair::notify(uint64_t bytes, Ps at, Ps latency) {
+  if (const QpResult refused = would_take(bytes); refused != QpResult::Ok) return refused;
   RxSlot& slot = m_rx[m_arrived % m_config.slots];
   m_last_ready = std::max(m_last_ready, std::max(at, m_payload_at) + latency);
   slot = {m_last_ready, static_cast<uint32_t>(bytes), false};

@@ -54,6 +54,8 @@ class QueuePair {
   void payload_arrived(Ps at);
   /// Appends to the slot at the tail; returns its TCM offset, or nothing when the bytes do not fit or no slot is free.
   std::optional<uint64_t> push(uint32_t bytes);
+  /// What `notify` would answer.
+  QpResult would_take(uint64_t bytes) const;
   /// Commits `bytes` at the tail, visible from max(at, payload) + latency on.
   QpResult notify(uint64_t bytes, Ps at, Ps latency);
   struct Message {
@@ -69,6 +71,7 @@ class QueuePair {
   uint32_t release(uint64_t ticket);
   uint32_t level(Ps now) const;  ///< messages visible and not yet released
   uint64_t arrived() const { return m_arrived; }
+  Ps last_ready() const { return m_last_ready; }  ///< when the newest message counts
   uint64_t taken() const { return m_taken; }
   uint64_t released() const { return m_released; }
   bool clean() const { return m_arrived == m_released && m_credited == m_sent; }

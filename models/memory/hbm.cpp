@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/fault/fault_injector.h"
 #include "models/tlm/classify.h"
 #include "models/tlm/walk.h"
 
@@ -14,6 +15,7 @@ Hbm::Hbm(const sc_core::sc_module_name& name, const SystemServices& services, Si
       m_functional(services.config->simulation.functional),
       m_shape(services.config->map_shape()),
       m_timing(services.config->hbm),
+      m_faults(services.faults != nullptr ? *services.faults : FaultInjector::none()),
       m_memory(services.config->hbm.bytes) {
   xbar_in.register_b_transport(this, &Hbm::b_transport);
   xbar_in.register_transport_dbg(this, &Hbm::transport_dbg);
@@ -34,7 +36,11 @@ void Hbm::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) 
   TransitScope transit(trans, delay);
   if (transit.foreign()) classify_foreign(trans, m_shape, *transit);
   trans.set_dmi_allowed(false);
-  const auto status = check(trans);
+  auto status = check(trans);
+  if (m_faults.addresses_armed() &&
+      m_faults.refuses(trans.get_address(), touched_bytes(trans), trans.is_write(), now_ps())) {
+    status = tlm::TLM_GENERIC_ERROR_RESPONSE;
+  }
   trans.set_response_status(status);
   if (status != tlm::TLM_OK_RESPONSE) return;
 

@@ -21,6 +21,8 @@ class Hbm : public sc_core::sc_module {
 
   SparseMemory& memory() { return m_memory; }
   const HbmStats& stats() const { return m_timing.stats(); }
+  const HbmTiming& timing() const { return m_timing; }
+  void observe(const observe::Tap* tap) { m_timing.observe(tap); }
 
  private:
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
@@ -33,6 +35,7 @@ class Hbm : public sc_core::sc_module {
   const bool m_functional;
   const MapShape m_shape;
   HbmTiming m_timing;
+  FaultInjector& m_faults;
   SparseMemory m_memory;
 };
 

@@ -1,13 +1,18 @@
 #include "models/pe/dma.h"
 
+#include "models/core/ipcq_protocol.h"
+#include "models/fault/fault_injector.h"
+
 namespace ahbm::models {
 
-Dma::Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, uint64_t& progress)
+Dma::Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, uint64_t& progress,
+         FaultInjector& faults)
     : m_config(config),
       m_payloads(payloads),
       m_tcm(tcm),
       m_flat_pe(flat_pe),
       m_progress(progress),
+      m_faults(faults),
       m_out({config.pe.dma_bytes_per_second, 0}, kUnframed),
       m_in({config.pe.dma_bytes_per_second, 0}, kUnframed),
       m_out_done(config.pe.dma_outstanding, 0),
@@ -46,8 +51,21 @@ Dma::Result Dma::write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes) {
   return r;
 }
 
+bool Dma::strike(const SendSlot& slot, const uint8_t*& data, uint32_t bytes, Ps now) {
+  const auto fate = m_faults.on_message(m_config.pe_location(m_flat_pe), slot.qp, data != nullptr, m_group, m_seq, now);
+  if (fate == FaultInjector::Fate::Drop) return true;
+  if (fate == FaultInjector::Fate::Pass || data == nullptr) return false;
+  m_altered.assign(data, data + bytes);
+  const bool payload = fate == FaultInjector::Fate::CorruptPayload && bytes > ipcq::kHeaderBytes;
+  const size_t at = payload ? ipcq::kHeaderBytes + (bytes - ipcq::kHeaderBytes) / 2 : offsetof(ipcq::SlotHeader, seq);
+  m_altered[at] ^= 0x5A;
+  data = m_altered.data();
+  return false;
+}
+
 Dma::Result Dma::send(Ps now, const SendSlot& slot, const uint8_t* slot_data, uint32_t bytes, uint32_t wire_bytes,
                       Route& route) {
+  const bool lost = m_faults.messages_armed() && strike(slot, slot_data, bytes, now);
   PooledPayload& p = prepare(tlm::TLM_WRITE_COMMAND, slot.address, const_cast<uint8_t*>(slot_data), bytes);
   Transit& t = p.transit.transit;
   t.head = t.tail = now + m_config.pe.dma_setup;
@@ -65,7 +83,11 @@ Dma::Result Dma::send(Ps now, const SendSlot& slot, const uint8_t* slot_data, ui
   t.notify = &p.notify;
   Result r;
   r.taken = t.tail;
-  m_initiator.transport(p, route);
+  if (lost) {
+    p.set_response_status(tlm::TLM_OK_RESPONSE);
+  } else {
+    m_initiator.transport(p, route);
+  }
   r.done = t.tail;
   r.status = p.get_response_status();
   p.clear_extension(&p.notify);

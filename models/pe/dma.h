@@ -10,6 +10,8 @@
 
 namespace ahbm::models {
 
+class FaultInjector;
+
 struct DmaStats {
   uint64_t transfers = 0;
   uint64_t bytes = 0;
@@ -23,11 +25,17 @@ class Dma {
     tlm::tlm_response_status status = tlm::TLM_INCOMPLETE_RESPONSE;
   };
 
-  Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, uint64_t& progress);
+  Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, uint64_t& progress,
+      FaultInjector& faults);
   void bind(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) {
     m_initiator.bind(first, route_epoch, m_config.simulation.route_grants);
   }
-  void set_tag(uint32_t tag) { m_tag = tag; }
+  /// The launch that the following transfers belong to.
+  void set_launch(uint32_t tag, uint32_t group, uint32_t seq) {
+    m_tag = tag;
+    m_group = group;
+    m_seq = seq;
+  }
 
   /// Earliest time at which another transfer may be issued (at most `dma_outstanding` are under way per channel).
   Ps out_free() const { return m_out_done[m_out_next]; }
@@ -47,19 +55,23 @@ class Dma {
   const Hop& in_hop() const { return m_in; }
 
  private:
+  /// A fault that strikes this message. True: it is lost. An altered copy of `data` takes its place.
+  bool strike(const SendSlot& slot, const uint8_t*& data, uint32_t bytes, Ps now);
   PooledPayload& prepare(tlm::tlm_command command, Addr address, uint8_t* data, uint64_t bytes);
 
   const SystemConfig& m_config;
   PayloadPool& m_payloads;
   Tcm& m_tcm;
   uint32_t m_flat_pe;
-  uint32_t m_tag = 0;
+  uint32_t m_tag = 0, m_group = 0, m_seq = 0;
   uint64_t& m_progress;
+  FaultInjector& m_faults;
   RoutedInitiator m_initiator;
   Hop m_out, m_in;
   std::vector<Ps> m_out_done, m_in_done;  ///< completion times of the last `dma_outstanding` transfers, a ring
   size_t m_out_next = 0, m_in_next = 0;
   RouteCache m_routes;
+  std::vector<uint8_t> m_altered;
   DmaStats m_out_stats, m_in_stats;
 };
 

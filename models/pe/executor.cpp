@@ -7,6 +7,7 @@
 
 #include "ahbm/registers/pe.h"
 #include "models/core/ipcq_protocol.h"
+#include "models/fault/fault_injector.h"
 #include "models/tl/framing.h"
 
 namespace ahbm::models {
@@ -27,6 +28,8 @@ void Executor::bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route
 
 void Executor::enqueue(const launch::Descriptor& descriptor, Ps at) {
   m_queue.push_back({descriptor, at});
+  m_stats.queue_high_water = std::max(m_stats.queue_high_water, queued());
+  if (m_tap != nullptr) tell(observe::EventKind::Launch, std::max(at, now_ps()), at, 1);
   ++*m_parts.progress;
   if (!m_spawned) {
     m_spawned = true;
@@ -45,29 +48,43 @@ void Executor::wake(Ps at) {
 }
 
 void Executor::on_message(QpId qp, Ps ready) {
-  if (m_sleeping && (m_slot_qp == qp || m_engine.wants_message(qp))) wake(ready);
+  if (m_engine.message_came(qp) || m_slot_qp == qp) wake(ready);
 }
 
 void Executor::on_credit(QpId qp, Ps at) {
-  if (m_sleeping && m_engine.wants_credit(qp)) wake(at);
+  if (m_engine.credit_came(qp)) wake(at);
 }
 
 void Executor::abort() {
-  if (!m_running && m_queue.empty()) return;
-  m_abort = true;
+  for (Queued& q : m_queue) q.aborted = true;
+  if (m_running) m_abort = true;
   wake(0);
 }
 
 void Executor::reset() {
+  if (m_tap != nullptr) {
+    for (const Queued& q : m_queue) tell(observe::EventKind::Launch, std::max(q.at, now_ps()), q.at, 0);
+  }
   m_queue.clear();
   m_space.notify(sc_core::SC_ZERO_TIME);
-  if (m_running) {
-    m_reset = true;
-    wake(0);
+  if (m_parts.faults->stops_armed()) m_parts.faults->revive(m_parts.location, now_ps());
+  m_stopped = false;
+  if (m_running) m_reset = true;
+  wake(0);
+}
+
+void Executor::stand_still() {
+  if (!m_parts.faults->stopped(m_parts.location, now_ps())) return;
+  m_stopped = true;
+  while (m_stopped) {
+    m_sleeping = true;
+    sc_core::wait(m_wake);
+    m_sleeping = false;
   }
 }
 
-void Executor::signals() const {
+void Executor::signals() {
+  if (m_parts.faults->stops_armed()) stand_still();
   if (m_reset) throw Reset{};
   if (m_abort) throw Aborted{};
 }
@@ -85,11 +102,11 @@ void Executor::sleep_until(Ps t) {
 }
 
 template <typename Done>
-void Executor::block_until(Done done, Ps deadline) {
+void Executor::block_until(Done done, tl::Handle awaited, Ps deadline) {
   for (;;) {
     signals();
     const Ps now = now_ps();
-    std::optional<Ps> next = m_engine.progress(now);
+    std::optional<Ps> next = m_engine.progress(now, awaited);
     if (done()) return;
     if (deadline > now && (!next || deadline < *next)) next = deadline;
     if (next) m_wake.notify(to_sc_time(*next - now));
@@ -99,36 +116,78 @@ void Executor::block_until(Done done, Ps deadline) {
   }
 }
 
-void Executor::thread() {
+Executor::Queued Executor::next() {
+  // The front may change while this waits: a reset empties the queue, and others may have come since.
   for (;;) {
-    while (m_queue.empty()) {
-      m_abort = m_reset = false;
-      m_sleeping = true;
-      sc_core::wait(m_wake);
-      m_sleeping = false;
+    if (m_parts.faults->stops_armed()) stand_still();
+    const Ps now = now_ps();
+    if (!m_queue.empty()) {
+      const Queued front = m_queue.front();
+      if (front.aborted || front.at <= now) {
+        m_queue.pop_front();
+        m_space.notify(sc_core::SC_ZERO_TIME);
+        return front;
+      }
+      m_wake.notify(to_sc_time(front.at - now));
     }
-    launch::Descriptor descriptor = m_queue.front().descriptor;
-    const Ps at = m_queue.front().at;
-    try {
-      sleep_until(at);
-    } catch (const Reset&) {
-      continue;
-    } catch (const Aborted&) {
-      // Falls through to `run`, which answers every descriptor in the queue.
-    }
-    if (m_queue.empty()) continue;
-    m_queue.pop_front();
-    m_space.notify(sc_core::SC_ZERO_TIME);
-    m_running = true;
-    m_current = descriptor;
-    run(descriptor);
-    m_running = false;
-    if (m_reset) {
-      m_reset = m_abort = false;
-    } else if (m_queue.empty()) {
-      m_abort = false;
-    }
+    m_sleeping = true;
+    sc_core::wait(m_wake);
+    m_sleeping = false;
   }
+}
+
+void Executor::tell(observe::EventKind kind, Ps begin, Ps end, uint64_t value, const char* text) const {
+  observe::Event e;
+  e.kind = kind;
+  e.begin = begin;
+  e.end = end;
+  e.value = value;
+  e.name = text;
+  e.tag = static_cast<uint32_t>(m_current.tag);
+  e.group = m_current.group;
+  e.seq = m_current.seq;
+  m_tap->tell(e);
+}
+
+tl::Tl::Region Executor::region(const char* name) {
+  Region out;
+  if (m_tap != nullptr) {
+    out.end = [this, text = std::string(name), begin = now_ps()] {
+      if (m_tap != nullptr) tell(observe::EventKind::Region, begin, now_ps(), 0, text.c_str());
+    };
+  }
+  return out;
+}
+
+void Executor::thread() {
+  Ps idle_since = now_ps();
+  for (;;) {
+    const Queued launched = next();
+    m_reset = false;
+    m_abort = launched.aborted;
+    m_running = true;
+    m_current = launched.descriptor;
+    note_start(idle_since, launched.at);
+    run(launched.descriptor);
+    m_running = false;
+    idle_since = now_ps();
+  }
+}
+
+void Executor::note_start(Ps idle_since, Ps at) {
+  const Ps now = now_ps();
+  const Ps came = std::min(at, now);
+  if (came > idle_since) m_stats.idle += came - idle_since;
+  m_stats.queued += now - came;
+  if (m_tap == nullptr) return;
+  tell(observe::EventKind::Launch, std::max(at, now), now, 0);
+  if (came <= idle_since) return;
+  observe::Event e;
+  e.kind = observe::EventKind::Wait;
+  e.wait = observe::Wait::Launch;
+  e.begin = idle_since;
+  e.end = now;
+  m_tap->tell(e);
 }
 
 void Executor::run(const launch::Descriptor& descriptor) {
@@ -137,12 +196,20 @@ void Executor::run(const launch::Descriptor& descriptor) {
     const launch::Status status = execute(descriptor);
     m_stats.busy += now_ps() - begin;
     ++m_stats.kernels;
+    if (m_tap != nullptr) {
+      tell(observe::EventKind::Kernel, begin, now_ps(), static_cast<uint64_t>(status),
+           m_kernel_name.empty() ? "?" : m_kernel_name.c_str());
+    }
     if (status != launch::Status::Ok) ++m_stats.failed;
     m_parts.sfr->count(pe::KERNELS);
     complete(descriptor, status);
     m_parts.sfr->raise_interrupt(pe::IRQ_PENDING_DONE.mask());
   } catch (const Reset&) {
-    // Unwound; nobody is told.
+    // Unwound; no completion.
+    if (m_tap != nullptr) {
+      tell(observe::EventKind::Kernel, begin, now_ps(), static_cast<uint64_t>(launch::Status::Aborted),
+           m_kernel_name.empty() ? "?" : m_kernel_name.c_str());
+    }
   }
   m_kernel_name.clear();
   m_slot_qp = QpId{~0u};
@@ -159,6 +226,7 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
       return launch::Status::UnknownKernel;
     }
     m_kernel_name = kernel->name;
+    if (m_tap != nullptr) tell(observe::EventKind::KernelStart, now_ps(), now_ps(), 0, m_kernel_name.c_str());
     m_stored_by = 0;
     m_scratch.reset();
     if (d.arg_bytes < sizeof(launch::ArgHeader) || d.arg_bytes > m_scratch.capacity()) {
@@ -167,7 +235,7 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
     }
     // The argument block. It moves bytes even when the simulation moves no payload.
     uint8_t* block = m_parts.tcm->data(m_scratch.allocate(d.arg_bytes));
-    m_parts.dma->set_tag(static_cast<uint32_t>(d.tag));
+    m_parts.dma->set_launch(static_cast<uint32_t>(d.tag), d.group, d.seq);
     while (m_parts.dma->in_free() > now_ps()) sleep_until(m_parts.dma->in_free());
     const Dma::Result r = m_parts.dma->read(now_ps(), d.arg_address, block, d.arg_bytes);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("argument block", d.arg_address, r.status);
@@ -206,8 +274,14 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
     m_parts.sfr->record_error(pe::ERROR_BITS_PROTOCOL.mask(), sfr);
     m_last_error = e.what();
     return launch::Status::Protocol;
+  } catch (const Reset&) {
+    throw;
   } catch (const std::exception& e) {
     m_last_error = e.what();
+    m_parts.sfr->record_error(pe::ERROR_BITS_KERNEL.mask(), sfr);
+    return launch::Status::KernelThrew;
+  } catch (...) {
+    m_last_error = "something that is no std::exception";
     m_parts.sfr->record_error(pe::ERROR_BITS_KERNEL.mask(), sfr);
     return launch::Status::KernelThrew;
   }
@@ -244,6 +318,7 @@ void Executor::fault(const char* what, Addr address, tlm::tlm_response_status st
 }
 
 std::string Executor::waiting_for() const {
+  if (m_stopped) return "nothing: the PE is stopped";
   if (!m_running) return {};
   if (m_slot_qp != QpId{~0u}) return fmt::format("a message on QP {}", value(m_slot_qp));
   return m_engine.waiting_for(now_ps());
@@ -253,44 +328,50 @@ std::string Executor::waiting_for() const {
 
 tl::Handle Executor::submit(const tl::Move& move) {
   if (m_engine.in_flight() >= tl::kMaxMoves) {
-    block_until([this] { return m_engine.in_flight() < tl::kMaxMoves; });
+    block_until([this] { return m_engine.in_flight() < tl::kMaxMoves; }, MoveEngine::kEverybody);
   }
   const tl::Handle handle = m_engine.submit(move, now_ps());
-  m_engine.progress(now_ps());
+  // A move behind others on its queue pairs can do nothing yet.
+  if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody);
   return handle;
 }
 
 void Executor::wait(tl::Handle handle) {
-  block_until([this, handle] { return m_engine.done(handle); });
+  block_until([this, handle] { return m_engine.done(handle); }, handle);
 }
 
 void Executor::wait_all() {
-  block_until([this] { return m_engine.idle(); });
+  block_until([this] { return m_engine.idle(); }, MoveEngine::kEverybody);
 }
 
 tl::Slot Executor::recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) {
-  block_until([this, from] { return m_engine.lane_idle(from); });
+  block_until([this, from] { return m_engine.lane_idle(from); }, MoveEngine::kEverybody);
   const QpId qp = m_engine.qp_of(from);
   m_slot_qp = qp;
+  const Ps begin = now_ps();
   for (;;) {
-    block_until([this, qp] {
-      const auto message = m_parts.ipcq->front(qp);
-      return message.has_value();
-    });
+    block_until(
+        [this, qp] {
+          const auto message = m_parts.ipcq->front(qp);
+          return message.has_value();
+        },
+        MoveEngine::kNobody);
     const auto message = m_parts.ipcq->front(qp);
     if (message->ready <= now_ps()) break;
     // Moves in flight go on meanwhile.
-    block_until([ready = message->ready] { return now_ps() >= ready; }, message->ready);
+    block_until([ready = message->ready] { return now_ps() >= ready; }, MoveEngine::kNobody, message->ready);
   }
   m_slot_qp = QpId{~0u};
+  m_engine.waited_for_message(begin, now_ps(), qp);
   const auto message = m_parts.ipcq->front(qp);
   const uint64_t bytes = n * item_bytes(t);
   const uint8_t* slot = m_parts.tcm->data(message->tcm_offset);
   if (functional()) {
     ipcq::SlotHeader header;
     std::memcpy(&header, slot, sizeof header);
+    // Which message of the sender's move this is, is the kernel's business here.
     const ipcq::SlotHeader expected =
-        tl::make_header(group(), sequence(), step, t, static_cast<uint32_t>(bytes), peer(from).flat_pe);
+        tl::make_header(group(), sequence(), step, t, static_cast<uint32_t>(bytes), peer(from).flat_pe, header.message);
     const std::string mismatch = tl::check_header(header, expected);
     if (!mismatch.empty()) {
       throw tl::ProtocolError(
@@ -302,11 +383,11 @@ tl::Slot Executor::recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) {
 }
 
 void Executor::release_slot(tl::Dir dir, uint64_t ticket) {
-  m_parts.ipcq->release(m_engine.qp_of(dir), ticket);
+  m_parts.ipcq->release(m_engine.qp_of(dir), ticket, now_ps());
 }
 
 void Executor::pause_until(Ps t) {
-  if (t > now_ps()) block_until([t] { return now_ps() >= t; }, t);
+  if (t > now_ps()) block_until([t] { return now_ps() >= t; }, MoveEngine::kNobody, t);
 }
 
 // --- tiles

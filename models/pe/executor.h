@@ -13,10 +13,15 @@
 
 namespace ahbm::models {
 
+class FaultInjector;
+
 struct ExecutorStats {
   uint64_t kernels = 0;
   uint64_t failed = 0;
   Ps busy = 0;
+  Ps idle = 0;    ///< between two kernels, without a descriptor in the queue
+  Ps queued = 0;  ///< sum over kernels of the time that their descriptor was in the queue
+  uint32_t queue_high_water = 0;
 };
 
 class Executor : public tl::Tl, private IpcqListener {
@@ -32,6 +37,7 @@ class Executor : public tl::Tl, private IpcqListener {
     SfrPart* sfr;
     PeLocation location;
     uint64_t* progress;
+    FaultInjector* faults;
   };
   Executor(const Parts& parts, const char* name);
   void bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch);
@@ -57,12 +63,18 @@ class Executor : public tl::Tl, private IpcqListener {
   const std::string& last_error() const { return m_last_error; }
   const ExecutorStats& stats() const { return m_stats; }
   const MoveStats& move_stats() const { return m_engine.stats(); }
+  /// What kernels and moves do is told to `tap`; null: to nobody.
+  void observe(const observe::Tap* tap) {
+    m_tap = tap;
+    m_engine.observe(tap);
+  }
 
   // --- tl
   tl::Handle submit(const tl::Move& move) override;
   void wait(tl::Handle handle) override;
   void wait_all() override;
   tl::Slot recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) override;
+  Region region(const char* name) override;
 
  protected:
   uint8_t* tcm_alloc(uint64_t bytes) override;
@@ -78,6 +90,7 @@ class Executor : public tl::Tl, private IpcqListener {
   struct Queued {
     launch::Descriptor descriptor;
     Ps at;
+    bool aborted = false;
   };
   struct Aborted {};
   struct Reset {};
@@ -86,13 +99,18 @@ class Executor : public tl::Tl, private IpcqListener {
   void on_credit(QpId qp, Ps at) override;
   void thread();
   void run(const launch::Descriptor& descriptor);
+  /// Waits for the next descriptor whose time has come and takes it from the queue.
+  Queued next();
+  void stand_still();
   launch::Status execute(const launch::Descriptor& descriptor);
   void complete(const launch::Descriptor& descriptor, launch::Status status);
   template <typename Done>
-  void block_until(Done done, Ps deadline = 0);
+  void block_until(Done done, tl::Handle awaited, Ps deadline = 0);
   void pause_until(Ps t);
   void sleep_until(Ps t);
-  void signals() const;
+  void signals();
+  void note_start(Ps idle_since, Ps at);
+  void tell(observe::EventKind kind, Ps begin, Ps end, uint64_t value, const char* text = "") const;
   void wake(Ps at);
   [[noreturn]] void fault(const char* what, Addr address, tlm::tlm_response_status status);
 
@@ -106,11 +124,13 @@ class Executor : public tl::Tl, private IpcqListener {
   sc_core::sc_event m_wake, m_space;
   bool m_spawned = false, m_running = false, m_sleeping = false;
   bool m_abort = false, m_reset = false;
-  QpId m_slot_qp{~0u};  ///< the QP that recv_slot waits on
+  bool m_stopped = false;  ///< by an injected fault, until a reset
+  QpId m_slot_qp{~0u};     ///< the QP that recv_slot waits on
   launch::Descriptor m_current;
   std::string m_kernel_name, m_last_error;
   Ps m_stored_by = 0;
   ExecutorStats m_stats;
+  const observe::Tap* m_tap = nullptr;
 };
 
 }  // namespace ahbm::models

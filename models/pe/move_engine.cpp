@@ -14,10 +14,14 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
   m_header = header;
   m_flat_pe = flat_pe;
   m_lanes.clear();
+  m_lane_of_qp.assign(m_lane_of_qp.size(), -1);
+  m_starved = false;
   for (const launch::LinkEntry& link : links) {
     m_lanes.emplace_back();
     m_lanes.back().qp = QpId{link.qp};
     m_lanes.back().link = link;
+    if (link.qp >= m_lane_of_qp.size()) m_lane_of_qp.resize(link.qp + 1, -1);
+    m_lane_of_qp[link.qp] = static_cast<int16_t>(m_lanes.size() - 1);
   }
   for (auto& state : m_pool) {
     if (state->handle == 0) continue;
@@ -50,6 +54,8 @@ MoveEngine::MoveState& MoveEngine::acquire_state() {
   m.opened = m.loaded = m.computed = m.settled = m.stored = m.retired = 0;
   for (int i = 0; i < 4; ++i) m.received[i] = m.sent[i] = 0;
   m.listed = false;
+  m.dirty = true;
+  m.next_time = m.lazy_time = kNever;
   return m;
 }
 
@@ -57,6 +63,13 @@ void MoveEngine::list(MoveState* m) {
   if (m->listed) return;
   m->listed = true;
   m_listed.push_back(m);
+}
+
+void MoveEngine::pass_on(std::deque<MoveState*>& queue) {
+  queue.pop_front();
+  if (queue.empty()) return;
+  list(queue.front());
+  queue.front()->dirty = m_ripple = true;
 }
 
 tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
@@ -92,7 +105,10 @@ tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
     queue.push_back(&m);
     head = head || queue.front() == &m;
   }
-  if (head) list(&m);
+  if (head) {
+    list(&m);
+    m_ripple = true;
+  }
   ++m_in_flight;
   return handle;
 }
@@ -107,28 +123,27 @@ bool MoveEngine::lane_idle(tl::Dir dir) const {
   return m_lanes[lane_index(dir)].receiving.empty();
 }
 
-bool MoveEngine::wants_message(QpId qp) const {
-  for (const Lane& lane : m_lanes) {
-    if (lane.qp == qp) return lane.wants_message;
-  }
-  return false;
+bool MoveEngine::message_came(QpId qp) {
+  Lane* lane = lane_of(qp);
+  if (lane == nullptr || lane->receiving.empty()) return false;
+  lane->receiving.front()->dirty = m_ripple = true;
+  return true;
 }
 
-bool MoveEngine::wants_credit(QpId qp) const {
-  for (const Lane& lane : m_lanes) {
-    if (lane.qp == qp) return lane.wants_credit;
-  }
-  return false;
+bool MoveEngine::credit_came(QpId qp) {
+  Lane* lane = lane_of(qp);
+  if (lane == nullptr || lane->sending.empty()) return false;
+  lane->sending.front()->dirty = m_ripple = true;
+  return lane->credit_since != kNotWaiting;
 }
 
-std::optional<Ps> MoveEngine::progress(Ps now) {
-  m_next_wake.reset();
-  for (Lane& lane : m_lanes) lane.wants_message = lane.wants_credit = false;
+std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited) {
   do {
     m_ripple = false;
     bool finished = false;
     for (size_t i = 0; i < m_listed.size(); ++i) {  // grows while lanes move on
       MoveState& m = *m_listed[i];
+      if (!m.dirty && m.next_time > now && m.lazy_time > now) continue;
       advance(m, now);
       if (m.retired == m.pieces) {
         finish(m);
@@ -140,11 +155,18 @@ std::optional<Ps> MoveEngine::progress(Ps now) {
           std::remove_if(m_listed.begin(), m_listed.end(), [](const MoveState* m) { return m->retired == m->pieces; }),
           m_listed.end());
     }
-  } while (m_ripple && m_listed.size() > 1);
-  return m_next_wake;
+  } while (m_ripple);
+  Ps next = kNever;
+  for (const MoveState* m : m_listed) {
+    next = std::min(next, m->next_time);
+    if (m_starved || awaited == kEverybody || awaited == m->handle) next = std::min(next, m->lazy_time);
+  }
+  return next == kNever ? std::nullopt : std::optional<Ps>(next);
 }
 
 void MoveEngine::advance(MoveState& m, Ps now) {
+  m.dirty = false;
+  m.next_time = m.lazy_time = kNever;
   // In the order of a piece's life, so that one pass takes it as far as it can go. Only a retired piece opens the
   // window for earlier stages again.
   do {
@@ -178,6 +200,7 @@ bool MoveEngine::stage(MoveState& m, Piece& p) {
   const uint64_t bytes = ipcq::kHeaderBytes + uint64_t{m.piece_elems} * m.item;
   p.stage = m_parts.scratch->allocate(bytes);
   if (p.stage != Scratch::kNone) return true;
+  m_starved = true;
   if (m_parts.scratch->used() == 0) {
     throw tl::ProtocolError(fmt::format("PE {}: a piece of {} bytes does not fit the {} bytes of TCM behind the rings",
                                         m_flat_pe, bytes, m_parts.scratch->capacity()));
@@ -198,7 +221,7 @@ void MoveEngine::advance_loads(MoveState& m, Ps now) {
   while (m.loaded < m.pieces && open(m, m.loaded)) {
     Piece& p = m.piece(m.loaded);
     if (m_parts.dma->in_free() > now) {
-      wake_at(m_parts.dma->in_free());
+      wake_at(m, m_parts.dma->in_free());
       break;
     }
     if (!stage(m, p)) break;
@@ -216,11 +239,12 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
     while (m.received[s] < m.pieces && lane.receiving.front() == &m && open(m, m.received[s])) {
       const auto message = m_parts.ipcq->front(lane.qp);
       if (!message) {
-        lane.wants_message = true;
+        lane.message_since = std::min(lane.message_since, now);
         break;
       }
       if (message->ready > now) {
-        wake_at(message->ready);
+        lane.message_since = std::min(lane.message_since, now);
+        wake_at(m, message->ready);
         break;
       }
       Piece& p = m.piece(m.received[s]);
@@ -229,13 +253,14 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
         ipcq::SlotHeader header;
         std::memcpy(&header, m_parts.tcm->data(message->tcm_offset), sizeof header);
         const ipcq::SlotHeader expected = tl::make_header(m_header.group, m_header.seq, tl::received_step(m.move),
-                                                          m.move.dtype, bytes, lane.link.peer_flat_pe);
+                                                          m.move.dtype, bytes, lane.link.peer_flat_pe, m.received[s]);
         const std::string mismatch = tl::check_header(header, expected);
         if (!mismatch.empty()) {
           throw tl::ProtocolError(fmt::format("PE {} direction {} (QP {}): {}", m_flat_pe,
                                               tl::to_string(m.move.from[s]), value(lane.qp), mismatch));
         }
       }
+      if (lane.message_since != kNotWaiting) end_wait(lane.message_since, now, observe::Wait::Message, lane.qp);
       m_parts.ipcq->take(lane.qp);
       p.tickets[s] = message->ticket;
       p.slot_offset[s] = message->tcm_offset;
@@ -243,9 +268,7 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
       ++m_stats.messages_received;
       ++*m_parts.progress;
       if (++m.received[s] == m.pieces) {
-        lane.receiving.pop_front();
-        if (!lane.receiving.empty()) list(lane.receiving.front());
-        m_ripple = true;
+        pass_on(lane.receiving);
         break;
       }
     }
@@ -261,7 +284,7 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
     if (!all) break;
     Piece& p = m.piece(i);
     if (p.load_ready > now) {
-      wake_at(p.load_ready);
+      wake_at(m, p.load_ready);
       break;
     }
     p.acc_ready = now;
@@ -290,6 +313,7 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
         ++passes;
       }
       if (passes != 0) p.acc_ready = m_parts.compute->vector(now, now, uint64_t{passes} * p.count);
+      release_slots(m, p, p.acc_ready);
     }
     ++m.computed;
     ++*m_parts.progress;
@@ -297,14 +321,12 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
 }
 
 void MoveEngine::advance_settles(MoveState& m, Ps now) {
-  // Slots that were reduced into the staging area are free as soon as the lanes have read them.
   while (m.settled < m.computed) {
     Piece& p = m.piece(m.settled);
     if (p.acc_ready > now) {
-      wake_at(p.acc_ready);
+      wake_at(m, p.acc_ready);
       break;
     }
-    if (m.computes) release_slots(m, p);
     ++m.settled;
   }
 }
@@ -312,7 +334,7 @@ void MoveEngine::advance_settles(MoveState& m, Ps now) {
 bool MoveEngine::output_may_leave(MoveState& m, uint32_t i, Ps now) {
   if (i >= m.settled) return false;
   if (m_parts.dma->out_free() > now) {
-    wake_at(m_parts.dma->out_free());
+    wake_at(m, m_parts.dma->out_free());
     return false;
   }
   return true;
@@ -330,38 +352,75 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
           throw tl::ProtocolError(fmt::format("PE {}: send in direction {} to the disabled QP {}", m_flat_pe,
                                               tl::to_string(m.move.to[d]), value(lane.qp)));
         }
-        lane.wants_credit = true;
+        lane.credit_since = std::min(lane.credit_since, now);
         break;
       }
       if (*credit > now) {
-        wake_at(*credit);
+        lane.credit_since = std::min(lane.credit_since, now);
+        wake_at(m, *credit);
         break;
       }
       Piece& p = m.piece(m.sent[d]);
       uint8_t* data = accumulator(m, p);
       const uint32_t payload = p.count * m.item;
       const uint32_t bytes = ipcq::kHeaderBytes + payload;
+      if (lane.credit_since != kNotWaiting) end_wait(lane.credit_since, now, observe::Wait::Credit, lane.qp);
       const SendSlot slot = m_parts.ipcq->take_send_slot(lane.qp, bytes);
+      if (slot.address == 0) {
+        throw tl::ProtocolError(fmt::format("PE {}: QP {} of direction {} refused a message of {} bytes", m_flat_pe,
+                                            value(lane.qp), tl::to_string(m.move.to[d]), bytes));
+      }
       const bool functional = m_parts.config->simulation.functional;
       if (functional) {
         const ipcq::SlotHeader header =
-            tl::make_header(m_header.group, m_header.seq, m.move.step, m.move.dtype, payload, m_flat_pe);
+            tl::make_header(m_header.group, m_header.seq, m.move.step, m.move.dtype, payload, m_flat_pe, m.sent[d]);
         std::memcpy(data, &header, sizeof header);
       }
       const uint32_t wire = m_parts.config->ipcq.header_on_wire ? bytes : payload;
       const Dma::Result r = m_parts.dma->send(now, slot, functional ? data : nullptr, bytes, wire, lane.route);
       if (r.status != tlm::TLM_OK_RESPONSE) fault("send", slot.address, r.status);
+      if (m_tap != nullptr) tell_send(lane, slot, now, r.taken, bytes);
       p.taken = std::max(p.taken, r.taken);
       ++m_stats.messages_sent;
       m_stats.bytes_sent += bytes;
-      if (++m.sent[d] == m.pieces) {
-        lane.sending.pop_front();
-        if (!lane.sending.empty()) list(lane.sending.front());
-        m_ripple = true;
+      ++m.sent[d];
+      if (p.slots_held) used_up(m, m.sent[d] - 1);
+      if (m.sent[d] == m.pieces) {
+        pass_on(lane.sending);
         break;
       }
     }
   }
+}
+
+void MoveEngine::end_wait(Ps& since, Ps now, observe::Wait what, QpId qp) {
+  const Ps begin = since;
+  since = kNotWaiting;
+  if (begin == now) return;
+  const bool credit = what == observe::Wait::Credit;
+  (credit ? m_stats.waited_credit : m_stats.waited_message) += now - begin;
+  ++(credit ? m_stats.credit_waits : m_stats.message_waits);
+  if (m_tap == nullptr) return;
+  observe::Event e;
+  e.kind = observe::EventKind::Wait;
+  e.wait = what;
+  e.begin = begin;
+  e.end = now;
+  e.index = value(qp);
+  m_tap->tell(e);
+}
+
+void MoveEngine::tell_send(const Lane& lane, const SendSlot& slot, Ps now, Ps taken, uint32_t bytes) const {
+  observe::Event e;
+  e.kind = observe::EventKind::Send;
+  e.begin = now;
+  e.end = taken;
+  e.bytes = bytes;
+  e.index = value(lane.qp);
+  e.peer_pe = lane.link.peer_flat_pe;
+  e.peer_qp = slot.peer_qp;
+  e.number = slot.number;
+  m_tap->tell(e);
 }
 
 void MoveEngine::advance_stores(MoveState& m, Ps now) {
@@ -374,26 +433,42 @@ void MoveEngine::advance_stores(MoveState& m, Ps now) {
     p.taken = std::max(p.taken, r.taken);
     m_stored_by = std::max(m_stored_by, r.done);
     ++m.stored;
+    if (p.slots_held) used_up(m, m.stored - 1);
   }
+}
+
+bool MoveEngine::issued(const MoveState& m, uint32_t i) {
+  bool out = m.move.store == 0 || m.stored > i;
+  for (size_t d = 0; d < m.move.to.size(); ++d) out = out && m.sent[d] > i;
+  return out;
+}
+
+void MoveEngine::used_up(MoveState& m, uint32_t i) {
+  // A forwarded slot goes back with the last transfer that reads it. That transfer is under way, so it is known when it
+  // will be done, and the credit is issued with it, to leave then.
+  if (issued(m, i)) release_slots(m, m.piece(i), m.piece(i).taken);
 }
 
 bool MoveEngine::advance_retires(MoveState& m, Ps now) {
   bool any = false;
   while (m.retired < m.settled) {
     const uint32_t i = m.retired;
-    bool out = m.move.store == 0 || m.stored > i;
-    for (size_t d = 0; d < m.move.to.size(); ++d) out = out && m.sent[d] > i;
-    if (!out) break;
+    if (!issued(m, i)) break;
     Piece& p = m.piece(i);
     if (p.taken > now) {
-      wake_at(p.taken);
+      // Nobody needs to be woken for that, unless the move has no window left for further pieces.
+      const bool window_full = m.opened == i + kWindow && m.opened < m.pieces;
+      (window_full ? m.next_time : m.lazy_time) = std::min(window_full ? m.next_time : m.lazy_time, p.taken);
       break;
     }
-    release_slots(m, p);
     if (p.stage != Scratch::kNone) {
       m_parts.scratch->release(p.stage, ipcq::kHeaderBytes + uint64_t{m.piece_elems} * m.item);
       p.stage = Scratch::kNone;
-      m_ripple = true;  // somebody may have waited for the room
+      if (m_starved) {
+        m_starved = false;
+        m_ripple = true;
+        for (MoveState* other : m_listed) other->dirty = true;
+      }
     }
     ++m.retired;
     any = true;
@@ -401,9 +476,9 @@ bool MoveEngine::advance_retires(MoveState& m, Ps now) {
   return any;
 }
 
-void MoveEngine::release_slots(MoveState& m, Piece& p) {
+void MoveEngine::release_slots(MoveState& m, Piece& p, Ps at) {
   if (!p.slots_held) return;
-  for (size_t s = 0; s < m.move.from.size(); ++s) m_parts.ipcq->release(m_lanes[m.from[s]].qp, p.tickets[s]);
+  for (size_t s = 0; s < m.move.from.size(); ++s) m_parts.ipcq->release(m_lanes[m.from[s]].qp, p.tickets[s], at);
   p.slots_held = false;
 }
 

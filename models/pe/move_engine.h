@@ -6,6 +6,7 @@
 // No SystemC: time comes in through `progress`, which says when it wants to be called next.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -25,8 +26,12 @@ struct MoveStats {
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
   uint64_t bytes_sent = 0;  ///< headers included
+  // Summed over queue pairs: from when the oldest move of a pair could go on but for a credit (a message) until it
+  // came.
   Ps waited_credit = 0;
   Ps waited_message = 0;
+  uint64_t credit_waits = 0;
+  uint64_t message_waits = 0;
 };
 
 class MoveEngine {
@@ -47,16 +52,20 @@ class MoveEngine {
 
   tl::Handle submit(const tl::Move& move, Ps now);
   bool done(tl::Handle handle) const;
+  /// Whether something has happened since the last `progress` that it could act on at once.
+  bool ripples() const { return m_ripple; }
   bool idle() const { return m_in_flight == 0; }
   uint32_t in_flight() const { return m_in_flight; }
 
-  /// Does what can be done at `now`. Returns when something will be possible without any outside event.
+  static constexpr tl::Handle kNobody = 0, kEverybody = ~tl::Handle{0};
+  /// Does what can be done at `now`. Returns when something will be possible without any outside event. That a move has
+  /// done its last transfer counts only for those that somebody waits for: `awaited`, or all (kEverybody).
   /// \throws tl::ProtocolError for a message that does not match, tl::FaultError for an address that answered an error
-  std::optional<Ps> progress(Ps now);
+  std::optional<Ps> progress(Ps now, tl::Handle awaited);
 
-  /// Whether a message / a credit of this queue pair could unblock something.
-  bool wants_message(QpId qp) const;
-  bool wants_credit(QpId qp) const;
+  /// A message / a credit of this queue pair has become known. Answers whether it could unblock something.
+  bool message_came(QpId qp);
+  bool credit_came(QpId qp);
 
   /// Latest time at which everything that was stored has reached its memory.
   Ps stored_by() const { return m_stored_by; }
@@ -64,11 +73,16 @@ class MoveEngine {
   std::string waiting_for(Ps now) const;
 
   const MoveStats& stats() const { return m_stats; }
+  void observe(const observe::Tap* tap) { m_tap = tap; }
+  /// A wait for a message outside of moves, over [begin, now).
+  void waited_for_message(Ps begin, Ps now, QpId qp) { end_wait(begin, now, observe::Wait::Message, qp); }
   /// Receives that `recv_slot` does outside of moves need the lane to be free of earlier moves.
   bool lane_idle(tl::Dir dir) const;
   QpId qp_of(tl::Dir dir) const { return m_lanes[lane_index(dir)].qp; }
 
  private:
+  static constexpr Ps kNotWaiting = ~Ps{0};
+  static constexpr Ps kNever = ~Ps{0};
   static constexpr uint32_t kWindow = 8;  ///< pieces of one move in flight
 
   struct Piece {
@@ -91,6 +105,9 @@ class MoveEngine {
     uint16_t from[4] = {}, to[4] = {};  ///< lane indices
     uint32_t opened = 0, loaded = 0, received[4] = {}, computed = 0, settled = 0, sent[4] = {}, stored = 0, retired = 0;
     bool listed = false;
+    bool dirty = true;        ///< something happened that may let it go on
+    Ps next_time = kNever;    ///< when it can go on by itself
+    Ps lazy_time = kNever;    ///< when its oldest piece is done with its transfers, if nothing else waits for that
     std::vector<Piece> ring;  ///< kWindow pieces, index modulo
     Piece& piece(uint32_t i) { return ring[i % kWindow]; }
   };
@@ -98,7 +115,7 @@ class MoveEngine {
     QpId qp{};
     launch::LinkEntry link;
     std::deque<MoveState*> receiving, sending;
-    bool wants_message = false, wants_credit = false;
+    Ps message_since = kNotWaiting, credit_since = kNotWaiting;
     Route route;
   };
 
@@ -122,10 +139,19 @@ class MoveEngine {
   void advance_settles(MoveState& m, Ps now);
   bool output_may_leave(MoveState& m, uint32_t i, Ps now);
   void finish(MoveState& m);
-  void release_slots(MoveState& m, Piece& p);
-  void wake_at(Ps t) {
-    if (!m_next_wake || t < *m_next_wake) m_next_wake = t;
+  /// Gives the received slots back; their credits leave at `at`, when nothing reads them any more.
+  void release_slots(MoveState& m, Piece& p, Ps at);
+  static bool issued(const MoveState& m, uint32_t i);  ///< every transfer of piece i
+  void used_up(MoveState& m, uint32_t i);
+  static void wake_at(MoveState& m, Ps t) { m.next_time = std::min(m.next_time, t); }
+  void pass_on(std::deque<MoveState*>& queue);
+  Lane* lane_of(QpId qp) {
+    const size_t i = value(qp);
+    return i < m_lane_of_qp.size() && m_lane_of_qp[i] >= 0 ? &m_lanes[static_cast<size_t>(m_lane_of_qp[i])] : nullptr;
   }
+  /// The wait of a lane that began at `since` is over.
+  void end_wait(Ps& since, Ps now, observe::Wait what, QpId qp);
+  void tell_send(const Lane& lane, const SendSlot& slot, Ps now, Ps taken, uint32_t bytes) const;
   [[noreturn]] void fault(const char* what, Addr address, tlm::tlm_response_status status);
 
   Parts m_parts;
@@ -138,10 +164,12 @@ class MoveEngine {
   std::deque<bool> m_done;           ///< from m_first_handle on
   tl::Handle m_first_handle = 1;
   uint32_t m_in_flight = 0;
-  std::optional<Ps> m_next_wake;
-  bool m_ripple = false;  ///< something happened that other moves may have waited for
+  bool m_ripple = false;   ///< something happened that other moves may have waited for
+  bool m_starved = false;  ///< a piece found no room to be staged
+  std::vector<int16_t> m_lane_of_qp;
   Ps m_stored_by = 0;
   MoveStats m_stats;
+  const observe::Tap* m_tap = nullptr;
 };
 
 }  // namespace ahbm::models

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ahbm/registers/pe.h"
+#include "models/fault/fault_injector.h"
 #include "models/ipcq/ipcq.h"
 #include "models/pe/executor.h"
 #include "models/system/parts.h"
@@ -25,8 +26,9 @@ struct Pe::Impl : IpcqHost, SfrHost {
         base(pe_base(where)),
         shape(config.map_shape()),
         route_epoch(services.route_epoch),
+        faults(services.faults != nullptr ? *services.faults : FaultInjector::none()),
         tcm(config.pe),
-        dma(config, *services.payloads, tcm, flat_pe, *services.progress),
+        dma(config, *services.payloads, tcm, flat_pe, *services.progress, faults),
         m_compute(make_compute(services, where)),
         m_sfr(make_sfr(services, where)),
         m_ipcq(make_ipcq(services, where)),
@@ -34,7 +36,8 @@ struct Pe::Impl : IpcqHost, SfrHost {
         sfr(*m_sfr),
         ipcq(*m_ipcq),
         executor(
-            {&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, where, services.progress},
+            {&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, where, services.progress,
+             &faults},
             owner.name()),
         sfr_out("sfr_out"),
         ipcq_out("ipcq_out") {
@@ -67,23 +70,41 @@ struct Pe::Impl : IpcqHost, SfrHost {
   const sc_core::sc_event& launch_space() const override { return executor.space(); }
   void launch(const launch::Descriptor& d, Ps at) override { executor.enqueue(d, at); }
   void request_reset(Ps at) override {
-    later(at, [this] { reset(); });
+    // A reset that another one has overtaken is over, too.
+    later(at, [this, epoch_then = sfr.epoch()] {
+      if (sfr.epoch() == epoch_then) reset();
+    });
   }
   void request_abort(Ps at) override {
-    later(at, [this] { executor.abort(); });
+    later(at, [this, epoch_then = sfr.epoch()] {
+      if (sfr.epoch() == epoch_then) executor.abort();
+    });
   }
   bool kernel_running() const override { return executor.running(); }
   uint32_t launches_queued() const override { return executor.queued(); }
   void interrupt_level(bool high) override {
     if (high == irq_level) return;
     irq_level = high;
-    pe.irq_out.write(high);
+    if (sc_core::sc_get_status() == sc_core::SC_RUNNING) {
+      irq_changed.notify();  // in this delta cycle
+    } else {
+      irq_changed.notify(sc_core::SC_ZERO_TIME);
+    }
+    if (tap != nullptr) tell(observe::EventKind::Interrupt, high);
   }
 
   void reset() {
     executor.reset();
     ipcq.reset();
     sfr.reset();
+    if (tap != nullptr) tell(observe::EventKind::Reset, 0);
+  }
+  void tell(observe::EventKind kind, uint64_t level) const {
+    observe::Event e;
+    e.kind = kind;
+    e.begin = e.end = now_ps();
+    e.value = level;
+    tap->tell(e);
   }
   /// Rare things that take effect when their transaction arrives: one short process each.
   template <typename F>
@@ -103,6 +124,7 @@ struct Pe::Impl : IpcqHost, SfrHost {
   const Addr base;
   const MapShape shape;
   const uint64_t* route_epoch;
+  FaultInjector& faults;
   Tcm tcm;
   Dma dma;
   const std::unique_ptr<ComputeModel> m_compute;
@@ -115,6 +137,8 @@ struct Pe::Impl : IpcqHost, SfrHost {
   tlm_utils::simple_initiator_socket<Pe> sfr_out;
   tlm_utils::simple_initiator_socket<Pe> ipcq_out;
   bool irq_level = false;
+  sc_core::sc_event irq_changed;  ///< one process drives the line, whoever's access changed it
+  const observe::Tap* tap = nullptr;
   Route firmware_route;
 };
 
@@ -148,10 +172,24 @@ bool Pe::Impl::send_from_tcm(QpId qp, uint64_t tcm_offset, uint32_t bytes) {
     return false;
   }
   const SendSlot slot = ipcq.take_send_slot(qp, bytes);
+  if (slot.address == 0) return false;
   if (!ipcq.enabled(qp)) return false;
   const uint32_t wire = config.ipcq.header_on_wire || bytes < ipcq::kHeaderBytes ? bytes : bytes - ipcq::kHeaderBytes;
   const Dma::Result r = dma.send(now, slot, tcm.data(tcm_offset), bytes, wire, firmware_route);
   if (r.status != tlm::TLM_OK_RESPONSE) record_error(regs::pe::ERROR_BITS_BAD_ADDRESS.mask(), slot.address);
+  if (tap != nullptr) {
+    const Decoded peer = decode(slot.address, shape);
+    observe::Event e;
+    e.kind = observe::EventKind::Send;
+    e.begin = now;
+    e.end = r.taken;
+    e.bytes = bytes;
+    e.index = value(qp);
+    e.peer_pe = config.flat_pe({peer.sip, peer.cube, peer.pe});
+    e.peer_qp = slot.peer_qp;
+    e.number = slot.number;
+    tap->tell(e);
+  }
   return r.status == tlm::TLM_OK_RESPONSE;
 }
 
@@ -166,9 +204,9 @@ Pe::Pe(const sc_core::sc_module_name& name, const SystemServices& services, cons
   xbar_in.register_b_transport(this, &Pe::b_transport);
   xbar_in.register_transport_dbg(this, &Pe::transport_dbg);
   xbar_in.register_get_direct_mem_ptr(this, &Pe::get_direct_mem_ptr);
-  SC_METHOD(on_rst_n);
+  SC_METHOD(on_line);
   dont_initialize();
-  sensitive << rst_n.neg();
+  sensitive << rst_n.neg() << m_impl->irq_changed;
 }
 
 Pe::~Pe() = default;
@@ -180,8 +218,9 @@ void Pe::end_of_elaboration() {
   m_impl->executor.bind_out(first, m_impl->route_epoch);
 }
 
-void Pe::on_rst_n() {
-  m_impl->reset();
+void Pe::on_line() {
+  if (rst_n.negedge()) m_impl->reset();
+  irq_out.write(m_impl->irq_level);
 }
 
 const PeLocation& Pe::location() const {
@@ -210,6 +249,12 @@ SfrPart& Pe::sfr() {
 Tcm& Pe::tcm() {
   return m_impl->tcm;
 }
+void Pe::observe(const observe::Tap* tap) {
+  m_impl->tap = tap;
+  m_impl->executor.observe(tap);
+  m_impl->ipcq.observe(tap);
+  m_impl->sfr.observe(tap);
+}
 
 void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
   Impl& im = *m_impl;
@@ -217,6 +262,11 @@ void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
   trans.set_dmi_allowed(false);
   const Addr local = trans.get_address() - im.base;
   if (im.in_reset()) {
+    trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+    return;
+  }
+  if (im.faults.addresses_armed() &&
+      im.faults.refuses(trans.get_address(), touched_bytes(trans), trans.is_write(), now_ps())) {
     trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
     return;
   }
@@ -251,7 +301,9 @@ void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
     if (trans.is_read()) transit->wire_payload = n;
     // The port is passed by payload bytes; an IPCQ header that is not on the wire is not counted here either.
     im.tcm.port().pass(now_ps(), *transit);
-    if (trans.get_data_ptr() != nullptr) move_bytes(trans, local);
+    // A message that its queue pair refuses must not reach a slot: what lies there may not have been read.
+    const bool taken = notify == nullptr || im.ipcq.would_take(notify->qp, notify->bytes) == QpResult::Ok;
+    if (taken && trans.get_data_ptr() != nullptr) move_bytes(trans, local);
     if (trans.is_write() && trans.get_byte_enable_ptr() == nullptr) {
       if (notify != nullptr) {
         trans.set_response_status(

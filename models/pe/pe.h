@@ -13,9 +13,14 @@
 #include "models/tlm/extensions.h"
 #include "models/tlm/payload_pool.h"
 
+namespace ahbm::observe {
+class ProbeSet;
+}
+
 namespace ahbm::models {
 
 struct SystemParts;
+class FaultInjector;
 
 /// What every module of one System shares: configuration, kernels, payloads and the progress count of stall detection.
 struct SystemServices {
@@ -23,8 +28,10 @@ struct SystemServices {
   const tl::KernelRegistry* kernels = nullptr;
   PayloadPool* payloads = nullptr;
   uint64_t* progress = nullptr;
-  uint64_t* route_epoch = nullptr;     ///< grows whenever granted routes stop being valid
-  const SystemParts* parts = nullptr;  ///< in place of shipped ones (models/system/parts.h); null: none
+  uint64_t* route_epoch = nullptr;      ///< grows whenever granted routes stop being valid
+  const SystemParts* parts = nullptr;   ///< in place of shipped ones (models/system/parts.h); null: none
+  FaultInjector* faults = nullptr;      ///< null: none can happen
+  observe::ProbeSet* probes = nullptr;  ///< recorders between sockets (models/observe/probe.h); null: none
 };
 
 class Dma;
@@ -54,10 +61,12 @@ class Pe : public sc_core::sc_module {
   IpcqPart& ipcq();
   SfrPart& sfr();
   Tcm& tcm();
+  /// What this PE does is told to `tap`; null: to nobody. The tap must outlive that.
+  void observe(const observe::Tap* tap);
 
  private:
   void end_of_elaboration() override;
-  void on_rst_n();
+  void on_line();
   void move_bytes(tlm::tlm_generic_payload& trans, uint64_t offset);
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);

@@ -39,6 +39,30 @@ void SfrBlock::reset() {
   ++m_epoch;
   identify();
   update_irq();
+  if (m_tap != nullptr) tell_registers(0);
+}
+
+void SfrBlock::observe(const observe::Tap* tap) {
+  m_tap = tap;
+  m_told.assign(tap != nullptr ? m_block.layout().count : 0, 0);
+  if (tap != nullptr) tell_registers(0, true);
+}
+
+void SfrBlock::tell_registers(Ps at, bool initial) {
+  const BlockLayout& layout = m_block.layout();
+  observe::Event e;
+  e.kind = observe::EventKind::Register;
+  e.initial = initial;
+  e.begin = e.end = std::max(at, now_ps());
+  for (RegIndex i = 0; i < layout.count; ++i) {
+    const uint64_t v = m_block.get(i);
+    if (v == m_told[i]) continue;
+    m_told[i] = v;
+    e.index = i;
+    e.value = v;
+    e.name = layout.registers[i].name;
+    m_tap->tell(e);
+  }
 }
 
 void SfrBlock::record_error(uint32_t error_bits, Addr address) {
@@ -47,11 +71,19 @@ void SfrBlock::record_error(uint32_t error_bits, Addr address) {
   m_block.add(pe::ERROR_COUNT, 1);
   m_block.set(pe::FAULT_ADDR, address);
   raise_interrupt(pe::IRQ_PENDING_ERROR.mask());
+  if (m_tap == nullptr) return;
+  observe::Event e;
+  e.kind = observe::EventKind::Error;
+  e.begin = e.end = now;
+  e.value = error_bits;
+  e.address = address;
+  m_tap->tell(e);
 }
 
 void SfrBlock::raise_interrupt(uint32_t causes) {
   m_block.raise(pe::IRQ_PENDING, causes, now_ps());
   update_irq();
+  if (m_tap != nullptr) tell_registers(0);
 }
 
 void SfrBlock::update_irq() {
@@ -87,6 +119,11 @@ void SfrBlock::on_write(const RegisterLayout& reg, uint64_t, uint64_t now, uint6
 }
 
 RegStatus SfrBlock::on_fifo_write(const RegisterLayout&, const uint8_t* data, uint32_t bytes) {
+  if (bytes == sizeof m_descriptor && m_descriptor_bytes != 0) {
+    // A whole descriptor does not suffer from somebody's words before it.
+    m_descriptor_bytes = 0;
+    record_error(pe::ERROR_BITS_KERNEL.mask(), pe_sfr_address(m_location, pe::offset::LAUNCH));
+  }
   if (bytes % 8 != 0 || bytes > sizeof m_descriptor - m_descriptor_bytes) return RegStatus::BurstError;
   std::memcpy(m_descriptor + m_descriptor_bytes, data, bytes);
   m_descriptor_bytes += bytes;
@@ -104,9 +141,15 @@ void SfrBlock::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& de
   const Addr offset = trans.get_address() & (addr::kPeWindowBytes - 1);
   if (trans.is_write() && offset == addr::kPeSfr + pe::offset::LAUNCH) {
     // A full launch queue delays whoever writes the descriptor.
+    const uint32_t epoch_then = m_epoch;
     while (m_host.launch_queue_full()) {
       require_thread(trans, name());
       sc_core::wait(m_host.launch_space());
+      if (m_epoch != epoch_then) {  // what waited at a queue that a reset has emptied is not let into the new one
+        trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
+        transit->head = transit->tail = std::max(transit->tail, now_ps());
+        return;
+      }
       const Ps now = now_ps();
       transit->head = std::max(transit->head, now);
       transit->tail = std::max(transit->tail, now);
@@ -115,6 +158,7 @@ void SfrBlock::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& de
   transit->shift(m_config.pe.sfr_latency);
   m_access_at = transit->tail;
   trans.set_response_status(to_tlm(access_registers(m_block, offset - addr::kPeSfr, trans, transit->tail)));
+  if (m_tap != nullptr) tell_registers(transit->tail);
 }
 
 unsigned SfrBlock::transport_dbg(tlm::tlm_generic_payload& trans) {

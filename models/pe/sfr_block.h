@@ -4,6 +4,7 @@
 #include <tlm_utils/passthrough_target_socket.h>
 #include <systemc>
 #include <tlm>
+#include <vector>
 
 #include "models/core/config/system_config.h"
 #include "models/core/launch.h"
@@ -37,10 +38,14 @@ class SfrBlock : public sc_core::sc_module, public SfrPart, private RegisterBeha
   TargetSocket& bus() override { return bus_in; }
   void record_error(uint32_t error_bits, Addr address) override;
   void raise_interrupt(uint32_t causes) override;
-  void count(RegIndex counter, uint64_t n = 1) override { m_block.add(counter, n); }
+  void count(RegIndex counter, uint64_t n = 1) override {
+    m_block.add(counter, n);
+    if (m_tap != nullptr) tell_registers(0);
+  }
   uint32_t epoch() const override { return m_epoch; }
   void reset() override;
   RegisterBlock& registers() { return m_block; }
+  void observe(const observe::Tap* tap) override;
 
  private:
   uint64_t peek(const RegisterLayout& reg, uint64_t stored) const override;
@@ -50,12 +55,16 @@ class SfrBlock : public sc_core::sc_module, public SfrPart, private RegisterBeha
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   void identify();
   void update_irq();
+  /// Tells every stored register that has changed since the last call; counts from `at` or now, whichever is later.
+  void tell_registers(Ps at, bool initial = false);
 
   const SystemConfig& m_config;
   const PeLocation m_location;
   SfrHost& m_host;
   RegisterBlock m_block;
   uint32_t m_epoch = 0;
+  const observe::Tap* m_tap = nullptr;
+  std::vector<uint64_t> m_told;  ///< values of the registers as the tap knows them
   uint8_t m_descriptor[sizeof(launch::Descriptor)] = {};
   uint32_t m_descriptor_bytes = 0;
   Ps m_access_at = 0;

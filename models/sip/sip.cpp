@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "models/observe/probe.h"
+
 namespace ahbm::models {
 
 namespace {
@@ -21,8 +23,8 @@ Sip::Sip(const sc_core::sc_module_name& name, const SystemServices& services, co
       cube_irq("cube_irq", services.config->cubes()),
       m_id(id) {
   const SystemConfig& config = *services.config;
-  fabric_router.block_out.bind(sip_block.fabric_in);
-  sip_block.fabric_out.bind(fabric_router.block_in);
+  observe::join(services.probes, fabric_router.block_out, sip_block.fabric_in);
+  observe::join(services.probes, sip_block.fabric_out, fabric_router.block_in);
   sip_block.rst_n.bind(rst_n);
   for (uint32_t c = 0; c < config.cubes(); ++c) {
     const CubeId cube_id{c};
@@ -31,16 +33,17 @@ Sip::Sip(const sc_core::sc_module_name& name, const SystemServices& services, co
     Cube& cube = *m_cubes[cube_id];
     cube.rst_n.bind(rst_n);
     cube.irq_out.bind(cube_irq[c]);
-    cube.crossbar.mesh_out.bind(m_routers[cube_id]->cube_in());
-    m_routers[cube_id]->cube_out().bind(cube.crossbar.mesh_in);
+    observe::join(services.probes, cube.crossbar.mesh_out, m_routers[cube_id]->cube_in());
+    observe::join(services.probes, m_routers[cube_id]->cube_out(), cube.crossbar.mesh_in);
   }
-  join_cubes(config, plan);
-  join_ports(config, plan);
+  join_cubes(services, plan);
+  join_ports(services, plan);
 }
 
 Sip::~Sip() = default;
 
-void Sip::join_cubes(const SystemConfig& config, const FabricPlan& plan) {
+void Sip::join_cubes(const SystemServices& services, const FabricPlan& plan) {
+  const SystemConfig& config = *services.config;
   const Framing framing{config.noc.packet_bytes, config.noc.packet_header_bytes};
   m_cube_links.resize(config.cubes());
   for (uint32_t c = 0; c < config.cubes(); ++c) {
@@ -49,8 +52,8 @@ void Sip::join_cubes(const SystemConfig& config, const FabricPlan& plan) {
       if (!peer) continue;
       auto link = std::make_unique<Link>(fmt::format("link_cube{}_cube{}", c, value(*peer)).c_str(),
                                          config.noc.cube_link, framing);
-      m_routers[CubeId{c}]->side_out(side).bind(link->link_in);
-      link->link_out.bind(m_routers[*peer]->side_in(opposite(side)));
+      observe::join(services.probes, m_routers[CubeId{c}]->side_out(side), link->link_in);
+      observe::join(services.probes, link->link_out, m_routers[*peer]->side_in(opposite(side)));
       m_cube_links[CubeId{c}][static_cast<size_t>(side)] = std::move(link);
     }
   }
@@ -62,7 +65,8 @@ void Sip::join_cubes(const SystemConfig& config, const FabricPlan& plan) {
   }
 }
 
-void Sip::join_ports(const SystemConfig& config, const FabricPlan& plan) {
+void Sip::join_ports(const SystemServices& services, const FabricPlan& plan) {
+  const SystemConfig& config = *services.config;
   const Framing framing{config.noc.packet_bytes, config.noc.packet_header_bytes};
   const LinkParams port{config.noc.cube_link.bytes_per_second, 0};
   const auto& attachments = plan.mesh().attachments();
@@ -70,10 +74,10 @@ void Sip::join_ports(const SystemConfig& config, const FabricPlan& plan) {
     RouterPart& router = *m_routers[attachments[a].cube];
     m_port_out.push_back(std::make_unique<Link>(fmt::format("port{}_out", a).c_str(), port, framing));
     m_port_in.push_back(std::make_unique<Link>(fmt::format("port{}_in", a).c_str(), port, framing));
-    router.fabric_out(a).bind(m_port_out[a]->link_in);
-    m_port_out[a]->link_out.bind(fabric_router.mesh_in(a));
-    fabric_router.mesh_out(a).bind(m_port_in[a]->link_in);
-    m_port_in[a]->link_out.bind(router.fabric_in(a));
+    observe::join(services.probes, router.fabric_out(a), m_port_out[a]->link_in);
+    observe::join(services.probes, m_port_out[a]->link_out, fabric_router.mesh_in(a));
+    observe::join(services.probes, fabric_router.mesh_out(a), m_port_in[a]->link_in);
+    observe::join(services.probes, m_port_in[a]->link_out, router.fabric_in(a));
     join_directions(*m_port_out[a], *m_port_in[a]);
   }
 }

@@ -40,8 +40,8 @@ class Sip : public sc_core::sc_module {
   decltype(FabricRouter::spare_out)& spare_out = fabric_router.spare_out;
 
  private:
-  void join_cubes(const SystemConfig& config, const FabricPlan& plan);
-  void join_ports(const SystemConfig& config, const FabricPlan& plan);
+  void join_cubes(const SystemServices& services, const FabricPlan& plan);
+  void join_ports(const SystemServices& services, const FabricPlan& plan);
 
   const SipId m_id;
   IdVector<CubeId, std::unique_ptr<Cube>> m_cubes;

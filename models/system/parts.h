@@ -12,6 +12,10 @@
 #include "models/pe/sfr_block.h"
 #include "models/tlm/sockets.h"
 
+namespace ahbm::observe {
+class ProbeSet;
+}
+
 namespace ahbm::models {
 
 /// A memory stack. Answers b_transport and transport_dbg for the HBM window of its cube at global addresses, sets a
@@ -35,6 +39,8 @@ struct SystemParts {
   std::function<std::unique_ptr<MemoryPart>(const char* name, SipId sip, CubeId cube, const SystemConfig& config)>
       memory;
   std::function<std::unique_ptr<RouterPart>(const char* name, SipId sip, CubeId cube, const FabricPlan& plan)> router;
+  /// Recorders to splice between sockets (models/observe/probe.h); must outlive the System. Null: none.
+  observe::ProbeSet* probes = nullptr;
 };
 
 }  // namespace ahbm::models

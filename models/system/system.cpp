@@ -8,6 +8,7 @@
 
 #include "models/core/errors.h"
 #include "models/fabric/switch_core.h"
+#include "models/observe/probe.h"
 
 namespace ahbm::models {
 
@@ -55,16 +56,19 @@ System::System(const sc_core::sc_module_name& name, const SystemConfig& config, 
       sip_rst_n("sip_rst_n", m_config.sips, [](const char* signal_name, size_t) {
         return new sc_core::sc_signal<bool, sc_core::SC_MANY_WRITERS>(signal_name, true);
       }) {
+  m_services.faults = &m_faults;
+  m_services.probes = m_parts.probes;
   if (m_config.simulation.route_grants) host_bridge.grant_routes(&m_route_epoch);
   for (uint32_t s = 0; s < m_config.sips; ++s) {
     const SipId id{s};
     m_sips.push_back(std::make_unique<Sip>(fmt::format("sip{}", s).c_str(), m_services, m_plan, id));
     Sip& sip = *m_sips[id];
     sip.rst_n.bind(sip_rst_n[s]);
-    host_bridge.sip_out(id).bind(sip.fabric_router.host_in);
-    sip.sip_block.host_out.bind(host_bridge.sip_in(id));
+    observe::join(m_services.probes, host_bridge.sip_out(id), sip.fabric_router.host_in);
+    observe::join(m_services.probes, sip.sip_block.host_out, host_bridge.sip_in(id));
   }
   join_sips();
+  for (const Fault& f : m_config.faults) inject(f);
 }
 
 System::~System() = default;
@@ -82,9 +86,13 @@ void System::join_sips() {
     for (uint32_t p = 0; p < ports.size(); ++p) {
       m_links.push_back(std::make_unique<Link>(link_name(graph, SipId{s}, p).c_str(), ports[p].link, framing));
       Link& link = *m_links.back();
-      m_sips[SipId{s}]->fabric_router.link_out(p).bind(link.link_in);
-      if (ports[p].peer == SipGraph::kSwitchCore) link.link_out.bind(m_switch->sip_in(SipId{s}));
+      observe::join(m_services.probes, m_sips[SipId{s}]->fabric_router.link_out(p), link.link_in);
+      if (ports[p].peer == SipGraph::kSwitchCore)
+        observe::join(m_services.probes, link.link_out, m_switch->sip_in(SipId{s}));
       from[SipId{s}].push_back(&link);
+      const bool sided = m_config.topology != SipTopology::FullyConnected && m_config.topology != SipTopology::Switch;
+      m_sip_links.push_back(
+          {SipId{s}, ports[p].peer, sided ? std::optional<Side>(ports[p].side) : std::nullopt, &link});
     }
   }
   for (uint32_t s = 0; s < m_config.sips; ++s) {
@@ -93,13 +101,14 @@ void System::join_sips() {
     for (uint32_t a = 0; a < arrivals.size(); ++a) {
       FabricRouter::In& in = m_sips[to]->fabric_router.link_in(a);
       if (arrivals[a].from != SipGraph::kSwitchCore) {
-        from[arrivals[a].from][arrivals[a].port]->link_out.bind(in);
+        observe::join(m_services.probes, from[arrivals[a].from][arrivals[a].port]->link_out, in);
         continue;
       }
       m_links.push_back(std::make_unique<Link>(fmt::format("link_switch_sip{}", s).c_str(), arrivals[a].link, framing));
-      m_switch->sip_out(to).bind(m_links.back()->link_in);
-      m_links.back()->link_out.bind(in);
+      observe::join(m_services.probes, m_switch->sip_out(to), m_links.back()->link_in);
+      observe::join(m_services.probes, m_links.back()->link_out, in);
       down[to] = m_links.back().get();
+      m_sip_links.push_back({SipGraph::kSwitchCore, to, std::nullopt, down[to]});
     }
   }
   // The data of reads comes back over the other direction of the same cable.
@@ -113,10 +122,62 @@ void System::join_sips() {
         back = from[ports[p].peer][ports[p].peer_port];
       }
       if (back == nullptr) continue;
-      from[SipId{s}][p]->set_way_back(back->hop());
-      if (back == down[SipId{s}]) back->set_way_back(from[SipId{s}][p]->hop());
+      from[SipId{s}][p]->set_way_back(*back);
+      if (back == down[SipId{s}]) back->set_way_back(*from[SipId{s}][p]);
     }
   }
+}
+
+std::vector<Link*> System::links_of(const Fault& f) {
+  std::vector<Link*> out;
+  if (f.between_cubes) {
+    if (value(f.sip) >= m_config.sips) return out;
+    Sip& sip = *m_sips[f.sip];
+    const auto add = [&](CubeId from, CubeId to) {
+      if (value(from) >= m_config.cubes()) return;
+      for (const Side side : {Side::N, Side::S, Side::E, Side::W}) {
+        if (m_plan.mesh().neighbour(from, side) == to) out.push_back(sip.cube_link(from, side));
+      }
+    };
+    add(f.from_cube, f.to_cube);
+    if (f.both_directions) add(f.to_cube, f.from_cube);
+    return out;
+  }
+  for (const SipLink& l : m_sip_links) {
+    const bool there = l.from == f.from && l.to == f.to && (!f.side || l.side == f.side);
+    // The way back of a cable on a side arrives on the opposite one.
+    const bool back = f.both_directions && l.from == f.to && l.to == f.from && (!f.side || l.side == opposite(*f.side));
+    if (there || back) out.push_back(l.link);
+  }
+  return out;
+}
+
+size_t System::inject(const Fault& fault) {
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument(fmt::format("fault {}: {}", describe(fault), why));
+  };
+  std::vector<Link*> links;
+  switch (fault.kind) {
+    case FaultKind::FailLink:
+      links = links_of(fault);
+      if (links.empty()) refuse("the machine has no such link");
+      break;
+    case FaultKind::AddressError:
+      if (fault.bytes == 0) refuse("the range is empty");
+      if (!m_plan.place(fault.address)) refuse("the range is not in this machine");
+      break;
+    default:
+      if (value(fault.pe.sip) >= m_config.sips || value(fault.pe.cube) >= m_config.cubes() ||
+          value(fault.pe.pe) >= m_config.pes) {
+        refuse(fmt::format("the machine has {} SIPs of {} cubes of {} PEs", m_config.sips, m_config.cubes(),
+                           m_config.pes));
+      }
+      if (fault.message == 0) refuse("messages are counted from 1");
+  }
+  const size_t number = m_faults.add(fault);
+  for (Link* link : links) link->fail(fault.at, m_faults, number);
+  if (!links.empty()) invalidate_routes();
+  return number;
 }
 
 }  // namespace ahbm::models

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <systemc>
 #include <vector>
 
 #include "models/core/config/system_config.h"
 #include "models/fabric/fabric_plan.h"
 #include "models/fabric/link.h"
+#include "models/fault/fault_injector.h"
 #include "models/host/host_bridge.h"
 #include "models/pe/pe.h"
 #include "models/sip/sip.h"
@@ -32,6 +34,7 @@ class System : public sc_core::sc_module {
   uint64_t m_progress = 0;
   uint64_t m_route_epoch = 0;
   PayloadPool m_payloads;
+  FaultInjector m_faults;
   SystemServices m_services;
   const FabricPlan m_plan;
 
@@ -52,6 +55,13 @@ class System : public sc_core::sc_module {
   uint64_t progress() const { return m_progress; }
   /// From now on granted routes are walked again: call it after changing a link or putting a probe on a hop.
   void invalidate_routes() { ++m_route_epoch; }
+  /// Arms a fault from now on, beside those of `SystemConfig::faults`; its `at` is an absolute simulated time. Answers
+  /// its number. \throws std::invalid_argument for what this machine does not have
+  size_t inject(const Fault& fault);
+  /// What is armed and what has struck.
+  const FaultInjector& faults() const { return m_faults; }
+  /// Payloads of the machine's own transactions: `live()` is 0 whenever nothing is under way.
+  const PayloadPool& payloads() const { return m_payloads; }
   /// Every directed link between SIPs (and the switch's core).
   const std::vector<std::unique_ptr<Link>>& sip_links() const { return m_links; }
 
@@ -61,6 +71,13 @@ class System : public sc_core::sc_module {
 
  private:
   void join_sips();
+  std::vector<Link*> links_of(const Fault& fault);
+  struct SipLink {
+    SipId from{}, to{};
+    std::optional<Side> side;  ///< of `from`; of `to` when that is the sender's peer
+    Link* link = nullptr;
+  };
+  std::vector<SipLink> m_sip_links;
 
   IdVector<SipId, std::unique_ptr<Sip>> m_sips;
   std::unique_ptr<SwitchCore> m_switch;

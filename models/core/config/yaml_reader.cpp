@@ -1,6 +1,7 @@
 #include "models/core/config/yaml_reader.h"
 
 #include <fmt/core.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <sstream>
 #include <tuple>
 
 #include "models/core/config/units.h"
@@ -23,6 +25,22 @@ namespace {
 // A file that names the same anchor again and again, or inside itself, must not eat the machine.
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxNodes = 1000000;
+
+/// Where documents of a text start. YAML::LoadAll never ends on some texts (one that starts with a comma, say): it
+/// reads an empty document there again and again.
+class DocumentStarts : public YAML::EventHandler {
+ public:
+  std::vector<YAML::Mark> starts;
+  void OnDocumentStart(const YAML::Mark& mark) override { starts.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
 
 std::string join(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + '.' + key;
@@ -320,13 +338,18 @@ Document Document::from_text(const std::string& text, const std::string& source_
   doc.m_source = std::make_shared<const std::string>(source_name);
   doc.m_root.position = {doc.m_source, 1, 1, false};
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1) {
-      doc.error(at_mark(doc.m_source, documents[1].Mark(), false), "a second YAML document; one per file is read");
+    std::istringstream in(text);
+    YAML::Parser parser(in);
+    DocumentStarts documents;
+    for (int i = 0; i < 2 && parser.HandleNextDocument(documents); ++i) {
     }
-    if (!documents.empty() && !documents[0].IsNull()) {
+    if (documents.starts.size() > 1) {
+      doc.error(at_mark(doc.m_source, documents.starts[1], false), "a second YAML document; one per file is read");
+    }
+    const YAML::Node first = YAML::Load(text);
+    if (!first.IsNull()) {
       Importer importer(doc.m_source, false, [&doc](const Position& p, std::string t) { doc.error(p, std::move(t)); });
-      doc.m_root = importer.import(documents[0]);
+      doc.m_root = importer.import(first);
     }
   } catch (const YAML::Exception& e) {
     doc.error(at_mark(doc.m_source, e.mark, false), fmt::format("not valid YAML: {}", e.msg));

@@ -173,7 +173,7 @@ class PeBench {
   TestBus bus;
   ScriptedInitiator host;
   ScriptedTarget memory;
-  sc_core::sc_signal<bool> rst_n;
+  sc_core::sc_signal<bool, sc_core::SC_MANY_WRITERS> rst_n;
   std::vector<std::unique_ptr<sc_core::sc_signal<bool>>> irq;
   std::vector<std::unique_ptr<models::Pe>> pe;
 

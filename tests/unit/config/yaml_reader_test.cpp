@@ -233,5 +233,13 @@ TEST(Suggest, NearNamesOnly) {
   EXPECT_EQ(did_you_mean("cuont", known), " (did you mean 'count'?)");
 }
 
+// Found by fuzzing: the parser offers the rest of such a text as a new document for ever.
+TEST(YamlReader, ATextThatStartsInTheMiddleOfAListEnds) {
+  for (const char* text : {", a: 1}, {b: 2}]\n\nc:\n  d: 1\n", "]", "}", ", "}) {
+    const Document doc = Document::from_text(text, "t.yaml");
+    EXPECT_FALSE(doc.ok()) << text;
+  }
+}
+
 }  // namespace
 }  // namespace ahbm::yaml
