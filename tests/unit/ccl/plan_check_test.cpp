@@ -145,6 +145,39 @@ TEST(PlanCheck, FindsUnreceivedMessagesAndForeignElements) {
               HasSubstr("outside of its buffer of 100"));
 }
 
+/// An all-gather of one rank, of 10 elements, with another kernel.
+std::string gather_problem(tl::KernelFn kernel) {
+  AlgorithmModule m = *builtin().find("all_gather_line");
+  m.kernel = kernel;
+  return check_plan(m, make_group(1), lane_shape(10), false).problem;
+}
+
+TEST(PlanCheck, FindsElementsThatAreMissingMisplacedOrOverwritten) {
+  EXPECT_EQ(gather_problem([](tl::Tl& tl, const tl::Args& args) {
+              const ModuleArguments a(args);
+              tl.copy(a.input, a.output, 10, a.dtype);
+            }),
+            "");
+  EXPECT_THAT(gather_problem([](tl::Tl& tl, const tl::Args& args) {
+                const ModuleArguments a(args);
+                tl.copy(a.input, a.output, 9, a.dtype);
+              }),
+              HasSubstr("rank 0 cube 0 element 9 lacks contribution 0"));
+  EXPECT_THAT(gather_problem([](tl::Tl& tl, const tl::Args& args) {
+                const ModuleArguments a(args);
+                tl.copy(a.input, a.output + 4 * a.item(), 6, a.dtype);
+                tl.copy(a.input, a.output, 4, a.dtype);
+              }),
+              HasSubstr("element 4 is another element of its contribution, -4 further on"));
+  EXPECT_THAT(gather_problem([](tl::Tl& tl, const tl::Args& args) {
+                const ModuleArguments a(args);
+                tl.copy(a.input, a.output, 10, a.dtype);
+                tl.wait_all();
+                tl.copy(a.output, a.input + a.item(), 3, a.dtype);
+              }),
+              HasSubstr("has changed element 1 of its input"));
+}
+
 TEST(PlanCheck, RefusesTiles) {
   EXPECT_THROW(problem_of([](tl::Tl& tl, const tl::Args&) { tl.zeros(1, 1, DType::Float32); }), NotImplementedError);
 }
