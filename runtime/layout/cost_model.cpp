@@ -18,24 +18,40 @@ double RingCostModel::collective_us(CollectiveKind kind, const MeshLayout& mesh,
   return m_constants.base_us + hops * hop + bytes * hops / n / bandwidth * 1e6 + extra;
 }
 
-double transition_cost(const CostModel& model, const MeshLayout& mesh, uint32_t mesh_dim, const Placement& from,
-                       const Placement& to, double& bytes) {
+ChangeKind change_kind(const Placement& from, const Placement& to, uint32_t n) {
+  if (from == to) return ChangeKind::Same;
+  if (n == 1) return ChangeKind::Free;
+  if (is_replicate(from)) return has_share(to) ? ChangeKind::Free : ChangeKind::Impossible;
+  if (is_partial(to)) return ChangeKind::Impossible;
+  if (is_partial(from)) return is_shard(to) ? ChangeKind::ReduceCut : ChangeKind::Reduce;
+  if (is_replicate(to)) return ChangeKind::Gather;
+  return shard_dim(from) == shard_dim(to) ? ChangeKind::GatherCut : ChangeKind::Exchange;
+}
+
+double change_cost(const CostModel& model, const MeshLayout& mesh, uint32_t mesh_dim, ChangeKind kind, double& bytes) {
   const uint32_t n = mesh.shape()[mesh_dim];
-  if (n == 1 || from == to) return 0;
-  if (is_replicate(from)) return has_share(to) ? 0 : kInfiniteCost;
-  if (is_partial(to)) return kInfiniteCost;
-  if (is_shard(from)) {
-    if (is_shard(to) && shard_dim(to) != shard_dim(from)) {
+  switch (kind) {
+    case ChangeKind::Same:
+    case ChangeKind::Free:
+      return 0;
+    case ChangeKind::Impossible:
+      return kInfiniteCost;
+    case ChangeKind::Gather:
+      bytes *= n;
+      return model.collective_us(CollectiveKind::AllGather, mesh, mesh_dim, bytes);
+    case ChangeKind::GatherCut:
+      return model.collective_us(CollectiveKind::AllGather, mesh, mesh_dim, bytes * n);
+    case ChangeKind::Exchange:
       return model.collective_us(CollectiveKind::AllToAll, mesh, mesh_dim, bytes);
+    case ChangeKind::Reduce:
+      return model.collective_us(CollectiveKind::AllReduce, mesh, mesh_dim, bytes);
+    case ChangeKind::ReduceCut: {
+      const double cost = model.collective_us(CollectiveKind::ReduceScatter, mesh, mesh_dim, bytes);
+      bytes /= n;
+      return cost;
     }
-    const double gathered = bytes * n;
-    if (is_replicate(to)) bytes = gathered;
-    return model.collective_us(CollectiveKind::AllGather, mesh, mesh_dim, gathered);
   }
-  if (is_replicate(to)) return model.collective_us(CollectiveKind::AllReduce, mesh, mesh_dim, bytes);
-  const double cost = model.collective_us(CollectiveKind::ReduceScatter, mesh, mesh_dim, bytes);
-  bytes /= n;
-  return cost;
+  return kInfiniteCost;
 }
 
 double local_bytes(const DTensorSpec& spec) {
@@ -47,7 +63,8 @@ double redistribute_cost(const CostModel& model, const DTensorSpec& from, const 
   double bytes = local_bytes(from);
   double cost = 0;
   for (uint32_t m = 0; m < from.mesh()->ndim(); ++m) {
-    cost += transition_cost(model, *from.mesh(), m, from.placements()[m], to[m], bytes);
+    cost +=
+        change_cost(model, *from.mesh(), m, change_kind(from.placements()[m], to[m], from.mesh()->shape()[m]), bytes);
   }
   return cost;
 }

@@ -41,14 +41,16 @@ class RingCostModel : public CostModel {
   Constants m_constants;
 };
 
-/// Cost of one mesh dimension's change of placement; `bytes` is what a rank holds before it and is updated to what it
-/// holds after. Infinite for what cannot be done, and for another Partial to a Partial. 0 on one rank and from
-/// Replicate.
-double transition_cost(const CostModel& model, const MeshLayout& mesh, uint32_t mesh_dim, const Placement& from,
-                       const Placement& to, double& bytes);
+/// What a change of placement on one mesh dimension asks of the cost model.
+enum class ChangeKind : uint8_t { Same, Free, Impossible, Gather, GatherCut, Exchange, Reduce, ReduceCut };
+/// Impossible: a shard to a Partial, one Partial to another, Replicate to what it has no share of. On one rank every
+/// change is free, and so is every one from Replicate.
+ChangeKind change_kind(const Placement& from, const Placement& to, uint32_t n);
+/// Microseconds of such a change; `bytes` is what a rank holds before it and is updated to what it holds after.
+double change_cost(const CostModel& model, const MeshLayout& mesh, uint32_t mesh_dim, ChangeKind kind, double& bytes);
 /// Bytes a rank of this spec holds, as if every shard were even.
 double local_bytes(const DTensorSpec& spec);
-/// Sum of `transition_cost` over the mesh dimensions, outermost first. Infinite to another mesh.
+/// Sum of `change_cost` over the mesh dimensions, outermost first.
 double redistribute_cost(const CostModel& model, const DTensorSpec& from, const Placements& to);
 
 }  // namespace ahbm::dtensor

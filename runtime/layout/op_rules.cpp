@@ -80,17 +80,39 @@ namespace {
 
 constexpr size_t kMaxInputs = 4;
 
-// The search over the product of rows: depth-first in product order, with the running cost of every input.
+// The search over the product of rows: depth-first in product order, with the running cost of every input. What a row
+// means on a mesh dimension is worked out once, before.
 class Search {
  public:
-  Search(const RuleContext& ctx, const std::vector<StrategyRow>& rows) : m_ctx(ctx), m_rows(rows) {
-    m_inputs = ctx.inputs.size();
+  Search(const RuleContext& ctx, const std::vector<StrategyRow>& rows)
+      : m_mesh(*ctx.mesh), m_ctx(ctx), m_inputs(ctx.inputs.size()) {
     if (m_inputs > kMaxInputs) throw std::invalid_argument(about(ctx, "more than 4 tensors"));
     m_chosen.assign(ctx.mesh_ndim(), 0);
+    for (const StrategyRow& row : rows) {
+      RowInfo info;
+      for (size_t i = 0; i < m_inputs; ++i) {
+        info.partials[i] = kind_bit(row.inputs[i]);
+        info.shards[i] = static_cast<int8_t>(shard_dim(row.inputs[i]));
+      }
+      info.partials[kMaxInputs] = kind_bit(row.output);
+      info.any_extent = row.any_extent;
+      m_info.push_back(info);
+    }
     for (uint32_t m = 0; m < ctx.mesh_ndim(); ++m) {
+      const uint32_t n = m_mesh.shape()[m];
       m_usable.emplace_back();
-      for (size_t r = 0; r < rows.size(); ++r) {
-        if (fits_alone(rows[r], ctx.mesh->shape()[m])) m_usable.back().push_back(static_cast<uint32_t>(r));
+      for (uint32_t r = 0; r < rows.size(); ++r) {
+        Usable usable{r, {}};
+        bool fits = true;
+        for (size_t i = 0; i < m_inputs && fits; ++i) {
+          const DTensorSpec& in = ctx.in(i);
+          const int d = m_info[r].shards[i];
+          fits = d < 0 || rows[r].any_extent || in.shape()[static_cast<size_t>(d)] >= static_cast<int64_t>(n);
+          if (!fits) break;
+          usable.changes[i] = change_kind(in.placements()[m], rows[r].inputs[i], n);
+          fits = usable.changes[i] != ChangeKind::Impossible;
+        }
+        if (fits) m_usable.back().push_back(usable);
       }
     }
   }
@@ -105,42 +127,44 @@ class Search {
   }
 
  private:
+  struct RowInfo {
+    std::array<uint16_t, kMaxInputs + 1> partials{};  // kind of Partial per tensor, output last
+    std::array<int8_t, kMaxInputs> shards{};
+    bool any_extent = false;
+  };
+  struct Usable {
+    uint32_t row = 0;
+    std::array<ChangeKind, kMaxInputs> changes{};
+  };
   struct Level {
     std::array<double, kMaxInputs> bytes{};
-    std::array<uint32_t, kMaxInputs + 1> partials{};  // kinds of Partial per tensor, output last
+    std::array<uint16_t, kMaxInputs + 1> partials{};
     double cost = 0;
     bool exact = true;
   };
 
-  bool fits_alone(const StrategyRow& row, uint32_t n) const {
-    if (row.any_extent) return true;
-    for (size_t i = 0; i < m_inputs; ++i) {
-      const int d = shard_dim(row.inputs[i]);
-      if (d >= 0 && m_ctx.in(i).shape()[static_cast<size_t>(d)] < static_cast<int64_t>(n)) return false;
-    }
-    return true;
-  }
-
   // Every cut dimension has at least as many elements as there are parts.
   bool fits() const {
-    for (size_t i = 0; i < m_inputs; ++i) {
-      const Dims& shape = m_ctx.in(i).shape();
-      for (size_t m = 0; m < m_chosen.size(); ++m) {
-        const StrategyRow& row = m_rows[m_chosen[m]];
-        const int d = shard_dim(row.inputs[i]);
-        if (d < 0 || row.any_extent) continue;
-        int64_t parts = m_ctx.mesh->shape()[m];
+    for (size_t m = 1; m < m_chosen.size(); ++m) {
+      const RowInfo& row = m_info[m_chosen[m]];
+      if (row.any_extent) continue;
+      for (size_t i = 0; i < m_inputs; ++i) {
+        const int d = row.shards[i];
+        if (d < 0) continue;
+        int64_t parts = m_mesh.shape()[m];
         for (size_t k = 0; k < m; ++k) {
-          if (is_shard(m_rows[m_chosen[k]].inputs[i], d)) parts *= m_ctx.mesh->shape()[k];
+          if (m_info[m_chosen[k]].shards[i] == d) parts *= m_mesh.shape()[k];
         }
-        if (shape[static_cast<size_t>(d)] < parts) return false;
+        if (m_ctx.in(i).shape()[static_cast<size_t>(d)] < parts) return false;
       }
     }
     return true;
   }
 
-  static uint32_t kind_bit(const Placement& p) {
-    if (const auto* partial = std::get_if<Partial>(&p)) return 1U << static_cast<uint32_t>(partial->op);
+  static uint16_t kind_bit(const Placement& p) {
+    if (const auto* partial = std::get_if<Partial>(&p)) {
+      return static_cast<uint16_t>(1U << static_cast<uint32_t>(partial->op));
+    }
     if (std::holds_alternative<NormPartial>(p)) return 1U << 8;
     if (std::holds_alternative<MaskPartial>(p)) return 1U << 9;
     return 0;
@@ -151,7 +175,7 @@ class Search {
   }
 
   void visit(uint32_t m, const Level& level) {
-    if (m == m_ctx.mesh_ndim()) {
+    if (m == m_chosen.size()) {
       if (!fits()) return;
       if (level.exact) {
         m_exact = m_chosen;  // the last of these wins
@@ -162,33 +186,33 @@ class Search {
       }
       return;
     }
-    for (const uint32_t r : m_usable[m]) {
-      const StrategyRow& row = m_rows[r];
+    for (const Usable& usable : m_usable[m]) {
+      const RowInfo& row = m_info[usable.row];
       Level next = level;
       bool possible = true;
-      for (size_t i = 0; i < m_inputs && possible; ++i) {
-        const Placement& from = m_ctx.in(i).placements()[m];
-        const Placement& to = row.inputs[i];
-        if (!(from == to)) {
+      for (size_t i = 0; i < m_inputs; ++i) {
+        if (usable.changes[i] != ChangeKind::Same) {
           next.exact = false;
-          next.cost += transition_cost(m_ctx.cost, *m_ctx.mesh, m, from, to, next.bytes[i]);
+          next.cost += change_cost(m_ctx.cost, m_mesh, m, usable.changes[i], next.bytes[i]);
         }
-        next.partials[i] |= kind_bit(to);
-        possible = commute(next.partials[i]);
+        next.partials[i] = static_cast<uint16_t>(next.partials[i] | row.partials[i]);
+        possible = possible && commute(next.partials[i]);
       }
-      next.partials[kMaxInputs] |= kind_bit(row.output);
-      possible = possible && commute(next.partials[kMaxInputs]) && next.cost < kInfiniteCost;
-      // Costs only grow: what is no cheaper than the best so far cannot win any more.
-      if (!possible || (!next.exact && !m_best.empty() && next.cost >= m_best_cost)) continue;
-      m_chosen[m] = r;
+      next.partials[kMaxInputs] = static_cast<uint16_t>(next.partials[kMaxInputs] | row.partials[kMaxInputs]);
+      // Costs only grow: what is no cheaper than the best so far, or needs a change when something fits as it is,
+      // cannot win any more.
+      if (!possible || !commute(next.partials[kMaxInputs])) continue;
+      if (!next.exact && (m_has_exact || (!m_best.empty() && next.cost >= m_best_cost))) continue;
+      m_chosen[m] = usable.row;
       visit(m + 1, next);
     }
   }
 
+  const MeshLayout& m_mesh;
   const RuleContext& m_ctx;
-  const std::vector<StrategyRow>& m_rows;
-  size_t m_inputs = 0;
-  SmallVector<SmallVector<uint32_t, 16>, 4> m_usable;
+  size_t m_inputs;
+  SmallVector<RowInfo, 12> m_info;
+  SmallVector<SmallVector<Usable, 12>, 3> m_usable;
   SmallVector<uint32_t, 4> m_chosen;
   SmallVector<uint32_t, 4> m_best;
   SmallVector<uint32_t, 4> m_exact;

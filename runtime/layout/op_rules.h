@@ -65,7 +65,7 @@ bool is_even(const DTensorSpec& spec, int dim);
 /// One way to run an operator on one mesh dimension: the output's placement and every input's.
 struct StrategyRow {
   Placement output;
-  SmallVector<Placement, 4> inputs;
+  SmallVector<Placement, 3> inputs;
   bool any_extent = false;  ///< may leave ranks without a part
 };
 struct Strategy {

@@ -71,8 +71,9 @@ Contraction contraction_of(const RuleContext& ctx, const Dims& a, const Dims& b,
 
 std::vector<StrategyRow> rows_of(const Contraction& c, bool linear_partials) {
   std::vector<StrategyRow> rows;
+  rows.reserve(c.labels.size() + 5);
   const auto add = [&](const Placement& out, const Placement& lhs, const Placement& rhs) {
-    rows.push_back({out, {lhs, rhs}});
+    rows.push_back({out, {lhs, rhs}, false});
   };
   const Placement r = Replicate{};
   add(r, r, r);

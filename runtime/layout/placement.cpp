@@ -75,7 +75,8 @@ size_t hash_of(const Placement& p, size_t seed) {
   }
   if (const auto* norm = std::get_if<NormPartial>(&p)) return hash_mix(h, double_bits(norm->p));
   if (const auto* mask = std::get_if<MaskPartial>(&p)) {
-    return hash_of(mask->offset_shape, hash_mix(h, static_cast<size_t>(mask->offset_dim)));
+    h = hash_mix(h, static_cast<size_t>(mask->offset_dim));
+    for (const int64_t d : mask->offset_shape) h = hash_mix(h, static_cast<size_t>(d));
   }
   return h;
 }

@@ -44,8 +44,10 @@ struct NormPartial {
 /// Rows looked up in a table of `offset_shape` cut along `offset_dim`: entries of other ranks' rows are masked (the
 /// mask belongs to the result, not to the placement); the reduction zeroes those and sums.
 struct MaskPartial {
-  Dims offset_shape;
+  SmallVector<int64_t, 2> offset_shape;  // shorter than Dims: every placement pays for it
   int offset_dim = 0;
+  MaskPartial() = default;
+  MaskPartial(const Dims& shape, int dim) : offset_shape(shape.begin(), shape.end()), offset_dim(dim) {}
   friend bool operator==(const MaskPartial& a, const MaskPartial& b) {
     return a.offset_dim == b.offset_dim && a.offset_shape == b.offset_shape;
   }

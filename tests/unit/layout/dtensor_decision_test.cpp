@@ -389,7 +389,7 @@ TEST(Decisions, GiveTheSingleDeviceValue) {
   std::map<Op, int> drawn;
   std::map<Op, int> kept_partial;
   int moved = 0;
-  for (int round = 0; round < 6000; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     const Scenario s = draw(random);
     const MeshPtr mesh = random.mesh(random.below(4) == 0 ? 3 : 2, 3);
     std::vector<Distributed> inputs;
