@@ -35,10 +35,9 @@ struct Pe::Impl : IpcqHost, SfrHost {
         compute(*m_compute),
         sfr(*m_sfr),
         ipcq(*m_ipcq),
-        executor(
-            {&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, where, services.progress,
-             &faults},
-            owner.name()),
+        executor({&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, where,
+                  services.progress, &faults},
+                 owner.name()),
         sfr_out("sfr_out"),
         ipcq_out("ipcq_out") {
     sfr_out.bind(sfr.bus());
