@@ -9,6 +9,7 @@
 
 #include "ccl/reference.h"
 #include "platform/machine.h"
+#include "platform/observe.h"
 #include "platform/run_checks.h"
 #include "runtime/random.h"
 
@@ -167,8 +168,8 @@ class Point {
           contributions.push_back(host.back().data());
         }
       }
-      ccl::evaluate_reference(module.reduction_order(group, ccl::lane_shape(n, layout)), contributions, n, o.dtype, o.op, divisor,
-                              out.data() + first * m_item);
+      ccl::evaluate_reference(module.reduction_order(group, ccl::lane_shape(n, layout)), contributions, n, o.dtype,
+                              o.op, divisor, out.data() + first * m_item);
     };
     if (layout != ccl::CubeLayout::Sharded) {
       reduce_range(0, m_count);
@@ -220,7 +221,9 @@ class Point {
 }  // namespace
 
 void run_all_reduce(const AllReduceJob& job, AllReduceReport& report) {
-  auto* machine = new Machine(job.config);  // left to the operating system, see Machine
+  Observing observing(job.options.observe);
+  auto* machine = new Machine(job.config, observing.parts());  // left to the operating system, see Machine
+  observing.attach(*machine);
   machine->run([&] {
     runtime::Context& ctx = *machine->context;
     if (job.options.ccl_file) ctx.distributed.set_ccl_file(*job.options.ccl_file);
@@ -241,6 +244,9 @@ void run_all_reduce(const AllReduceJob& job, AllReduceReport& report) {
     }
     ctx.distributed.destroy_process_group();
   });
+  observing.finish();
+  if (job.options.quiet) return;
+  for (const std::string& line : load_summary(*machine->system)) report.footer(line);
 }
 
 }  // namespace ahbm::platform

@@ -1,12 +1,14 @@
 #include "platform/machine.h"
 
+#include <utility>
+
 namespace ahbm::platform {
 
-Machine::Machine(const SystemConfig& config) {
+Machine::Machine(const SystemConfig& config, models::SystemParts parts) {
   tl::register_builtin_kernels(kernels);
   ccl::register_builtin_algorithms(algorithms);
   for (const auto& [name, module] : algorithms.modules()) kernels.add(module.kernel_name, module.kernel);
-  system = std::make_unique<models::System>("system", config, kernels);
+  system = std::make_unique<models::System>("system", config, kernels, std::move(parts));
   device = std::make_unique<runtime::Device>(*system);
   context = std::make_unique<runtime::Context>(*device, &algorithms);
 }

@@ -16,7 +16,7 @@ namespace ahbm::platform {
 /// module tree takes longer than building it, so programs leave that to the operating system.
 class Machine {
  public:
-  explicit Machine(const SystemConfig& config);
+  explicit Machine(const SystemConfig& config, models::SystemParts parts = {});
 
   /// Runs `body` as the driver process until it returns. \throws what `body` threw
   void run(const std::function<void()>& body);

@@ -48,7 +48,7 @@ po::options_description all_reduce_options() {
   add_output("quiet", "no table");
 
   po::options_description all;
-  all.add(platform_options()).add(sizes).add(run).add(output);
+  all.add(platform_options()).add(sizes).add(run).add(output).add(observe_options());
   return all;
 }
 
@@ -182,6 +182,7 @@ AllReduceOptions parse_all_reduce_options(const Arguments& arguments) {
   if (values.count("csv") != 0) out.csv_file = text("csv");
   if (values.count("json") != 0) out.json_file = text("json");
   out.quiet = values.count("quiet") != 0;
+  out.observe = parse_observe_options(values);
   return out;
 }
 
@@ -304,6 +305,7 @@ int AllReduceReport::finish(const std::string& error) {
     if (!m_rows.empty()) {
       m_io.out << fmt::format("# Average bus bandwidth: {:.3f} GB/s\n", busbw / static_cast<double>(m_rows.size()));
     }
+    for (const std::string& line : m_footers) m_io.out << "# " << line << '\n';
     m_io.out << std::flush;
   }
   if (m_json.is_open()) m_json << json_document(m_job, m_headers, m_rows, error);

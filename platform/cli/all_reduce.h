@@ -12,6 +12,7 @@
 #include "models/core/config/system_config.h"
 #include "models/core/dtype.h"
 #include "platform/cli/command.h"
+#include "platform/cli/observe_options.h"
 
 namespace ahbm::platform {
 
@@ -31,6 +32,7 @@ struct AllReduceOptions {
   bool check = true;
   uint32_t repeat = 1;              ///< rows per size
   std::string csv_file, json_file;  ///< empty: none
+  ObserveOptions observe;
   bool quiet = false;
   bool help = false;  ///< everything else is then unset
 };
@@ -73,6 +75,8 @@ class AllReduceReport {
   /// Says on a terminal what is about to run.
   void progress(uint64_t size_bytes);
   void add(const AllReduceRow& row);
+  /// A line below the table.
+  void footer(const std::string& line) { m_footers.push_back(line); }
   /// Ends the table and writes the JSON file, with `error` when the run broke off. Answers the exit code.
   int finish(const std::string& error = "");
 
@@ -85,7 +89,7 @@ class AllReduceReport {
   const AllReduceJob& m_job;
   Io& m_io;
   std::ofstream m_csv, m_json;
-  std::vector<std::string> m_headers;
+  std::vector<std::string> m_headers, m_footers;
   std::vector<AllReduceRow> m_rows;
   bool m_columns_printed = false;
   bool m_progress_shown = false;

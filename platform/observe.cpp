@@ -1,0 +1,182 @@
+#include "platform/observe.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "models/core/suggest.h"
+#include "models/observe/chrome_trace.h"
+#include "models/observe/log_sink.h"
+#include "models/observe/observation.h"
+#include "models/observe/probe.h"
+#include "models/observe/statistics.h"
+#include "models/observe/wave_sink.h"
+#include "platform/cli/command.h"
+#include "platform/machine.h"
+
+namespace ahbm::platform {
+
+namespace {
+
+/// Log lines go to standard error with their time; every other report stays with SystemC.
+void report_to_stderr(const sc_core::sc_report& report, const sc_core::sc_actions& actions) {
+  if (report.get_severity() > sc_core::SC_WARNING || std::strncmp(report.get_msg_type(), "/ahbm/", 6) != 0) {
+    sc_core::sc_report_handler::default_handler(report, actions);
+    return;
+  }
+  const Ps t = report.get_time().value();
+  fmt::print(stderr, "{}.{:06} us {} {}{}\n", t / 1000000, t % 1000000, report.get_msg_type(),
+             report.get_severity() == sc_core::SC_WARNING ? "warning: " : "", report.get_msg());
+}
+
+std::string microseconds(Ps t) {
+  return fmt::format("{:.3f} us", static_cast<double>(t) / 1e6);
+}
+
+/// A sink that nothing is told to would leave an empty file behind without a word.
+void require_places(size_t n, const char* option, const std::vector<std::string>& patterns) {
+  if (n != 0) return;
+  std::string list;
+  for (const std::string& p : patterns) list += (list.empty() ? "'" : ", '") + p + '\'';
+  throw UsageError(
+      fmt::format("{}: {} selects nothing of this machine; paths look like system.sip0.cube0.pe0, "
+                  "--stats lists them all",
+                  option, list));
+}
+
+}  // namespace
+
+struct Observing::Impl {
+  explicit Impl(const ObserveOptions& o) : options(o) {}
+
+  const ObserveOptions options;
+  models::System* system = nullptr;
+  std::ofstream stats;
+  std::unique_ptr<observe::ChromeTrace> trace;
+  std::unique_ptr<observe::WaveSink> waves;
+  std::unique_ptr<observe::LogSink> log;
+  std::vector<std::shared_ptr<observe::CsvRecorder>> recorders;
+  observe::ProbeSet* probes = nullptr;  ///< as the machine, left to the operating system
+  std::unique_ptr<observe::Observation> observation;
+  bool finished = false;
+};
+
+Observing::Observing(const ObserveOptions& options) : m_impl(std::make_unique<Impl>(options)) {
+  Impl& im = *m_impl;
+  try {
+    if (!options.log_rules.empty()) {
+      im.log = std::make_unique<observe::LogSink>(observe::LogRules::parse(options.log_rules));
+      sc_core::sc_report_handler::set_handler(&report_to_stderr);
+    }
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(fmt::format("--log: {}", e.what()));
+  }
+  try {
+    if (!options.trace_file.empty()) {
+      im.trace = std::make_unique<observe::ChromeTrace>(
+          observe::TraceOptions{options.trace_file, options.trace_filters, options.trace_from, options.trace_to});
+    }
+    if (!options.vcd_file.empty()) {
+      im.waves = std::make_unique<observe::WaveSink>(options.vcd_file, options.vcd_select, &models::now_ps);
+    }
+    for (const auto& r : options.records) {
+      if (im.probes == nullptr) im.probes = new observe::ProbeSet;
+      im.recorders.push_back(std::make_shared<observe::CsvRecorder>(r.file));
+      im.probes->add(r.path, [to = im.recorders.back()](const observe::Transaction& t) { to->write(t); });
+    }
+  } catch (const std::runtime_error& e) {
+    throw UsageError(e.what());
+  }
+  if (!options.stats_file.empty()) {
+    im.stats.open(options.stats_file, std::ios::trunc);
+    if (!im.stats) throw UsageError(fmt::format("--stats: '{}' cannot be written", options.stats_file));
+  }
+}
+
+Observing::~Observing() {
+  try {
+    finish();
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "ahbm-vp: {}\n", e.what());
+  }
+}
+
+models::SystemParts Observing::parts(models::SystemParts parts) {
+  parts.probes = m_impl->probes;
+  return parts;
+}
+
+void Observing::attach(Machine& machine) {
+  Impl& im = *m_impl;
+  im.system = machine.system.get();
+  if (im.probes != nullptr) {
+    const auto unmatched = im.probes->unmatched();
+    if (!unmatched.empty()) {
+      throw UsageError(
+          fmt::format("--record: no socket and no module with target sockets is called '{}'; expected for example "
+                      "system.sip0.cube0.hbm or a link of `info`",
+                      unmatched.front()));
+    }
+  }
+  if (im.trace == nullptr && im.waves == nullptr && im.log == nullptr) return;
+  im.observation = std::make_unique<observe::Observation>(*im.system);
+  if (im.trace) require_places(im.observation->attach(*im.trace), "--trace-filter", im.options.trace_filters);
+  if (im.waves) require_places(im.observation->attach(*im.waves), "--vcd-select", im.options.vcd_select);
+  if (im.log) require_places(im.observation->attach(*im.log), "--log", im.options.log_rules);
+  machine.context->distributed.on_collective = [&im](const runtime::distributed::CollectiveRecord& r) {
+    if (im.observation == nullptr) return;
+    const std::string name = fmt::format("{} {}", ccl::to_string(r.collective), r.algorithm);
+    for (uint32_t rank = 0; rank < r.world_size; ++rank) {
+      im.observation->collective(rank, name.c_str(), 0, r.seq, r.bytes, r.start, r.end);
+    }
+  };
+}
+
+void Observing::finish() {
+  Impl& im = *m_impl;
+  if (im.finished) return;
+  im.finished = true;
+  if (im.system != nullptr && im.stats.is_open()) {
+    if (im.options.stats_csv) {
+      observe::write_statistics_csv(*im.system, im.stats);
+    } else {
+      observe::write_statistics_yaml(*im.system, im.stats);
+    }
+    im.stats.close();
+  }
+  const bool stats_written = !im.stats.fail();
+  if (im.trace) im.trace->finish();
+  if (im.waves) im.waves->finish();
+  for (const auto& r : im.recorders) r->finish();
+  im.observation.reset();
+  if (im.log) sc_core::sc_report_handler::set_handler(nullptr);
+  if (!stats_written) {
+    throw std::runtime_error(fmt::format("'{}' could not be written completely", im.options.stats_file));
+  }
+}
+
+std::vector<std::string> load_summary(models::System& system) {
+  std::vector<std::string> out;
+  const auto links = observe::busiest_links(system, 5);
+  if (!links.empty()) {
+    out.push_back(fmt::format("busiest links, of {} simulated in all:", microseconds(models::now_ps())));
+    for (const auto& l : links) {
+      out.push_back(fmt::format("  {:<34} busy {:>5.1f} % ({}), {} B on the wire, waited {}", l.path,
+                                l.utilisation * 100, microseconds(l.busy), l.wire_bytes, microseconds(l.waited)));
+    }
+  }
+  const auto waits = observe::waits(system, 5);
+  out.push_back(fmt::format("PEs waited, all together: {} for messages, {} for credits, {} for launches",
+                            microseconds(waits.total.message), microseconds(waits.total.credit),
+                            microseconds(waits.total.launch)));
+  for (const auto& w : waits.worst) {
+    out.push_back(fmt::format("  {:<34} {} for messages, {} for credits, {} for launches", w.path,
+                              microseconds(w.message), microseconds(w.credit), microseconds(w.launch)));
+  }
+  return out;
+}
+
+}  // namespace ahbm::platform
