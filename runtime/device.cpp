@@ -22,7 +22,8 @@ constexpr Ps kBusBatch = us(1);            ///< register writes in flight on a h
 
 void wait_until(Ps t) {
   const Ps now = models::now_ps();
-  if (t > now) sc_core::wait(models::to_sc_time(t - now));
+  // A thread that is being ended may still write registers on its way out; it cannot wait for them.
+  if (t > now && !sc_core::sc_is_unwinding()) sc_core::wait(models::to_sc_time(t - now));
 }
 
 std::string response_text(tlm::tlm_response_status status) {
@@ -31,10 +32,11 @@ std::string response_text(tlm::tlm_response_status status) {
   return p.get_response_string();
 }
 
-void check_response(const models::HostBridge::Timing& t, const char* verb, Addr address, uint64_t bytes) {
+void check_response(const models::HostBridge::Timing& t, const char* verb, Addr address, uint64_t bytes,
+                    const models::FaultInjector& faults) {
   if (t.status == tlm::TLM_OK_RESPONSE) return;
-  throw std::runtime_error(
-      fmt::format("{} of {} bytes at {:#x} was answered with {}", verb, bytes, address, response_text(t.status)));
+  throw std::runtime_error(fmt::format("{} of {} bytes at {:#x} was answered with {}{}", verb, bytes, address,
+                                       response_text(t.status), faults.note()));
 }
 
 }  // namespace
@@ -91,7 +93,7 @@ class Device::Bus : public ccl::BusAccess {
     m_device.check_thread("a register write");
     if (m_device.before_bus_write) m_device.before_bus_write(address);
     const auto t = m_device.m_system.host_bridge.write(address, data, bytes);
-    check_response(t, "register write", address, bytes);
+    check_response(t, "register write", address, bytes, m_device.m_system.faults());
     m_device.note_activity();
     m_done = std::max(m_done, t.done);
     if (t.sent > models::now_ps() + kBusBatch) wait_until(t.sent);
@@ -101,9 +103,15 @@ class Device::Bus : public ccl::BusAccess {
     m_device.check_thread("a register read");
     flush();
     const auto t = m_device.m_system.host_bridge.read(address, data, bytes);
-    check_response(t, "register read", address, bytes);
+    check_response(t, "register read", address, bytes, m_device.m_system.faults());
     m_device.note_activity();
     wait_until(t.done);
+  }
+
+  void peek(Addr address, void* data, size_t bytes) override {
+    if (m_device.m_system.host_bridge.debug_read(address, data, bytes) != bytes) {
+      throw std::runtime_error(fmt::format("debug read of {} bytes at {:#x} was not answered", bytes, address));
+    }
   }
 
   void flush() { wait_until(m_done); }
@@ -194,7 +202,7 @@ void Device::upload(Addr address, const void* data, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
     const uint64_t n = std::min(kPieceBytes, bytes - at);
     const auto t = m_system.host_bridge.write(address + at, from == nullptr ? nullptr : from + at, n);
-    check_response(t, "upload", address + at, n);
+    check_response(t, "upload", address + at, n, m_system.faults());
     note_activity();
     done = std::max(done, t.done);
     wait_until(t.sent);
@@ -208,7 +216,7 @@ void Device::download(Addr address, void* data, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
     const uint64_t n = std::min(kPieceBytes, bytes - at);
     const auto t = m_system.host_bridge.read(address + at, to == nullptr ? nullptr : to + at, n);
-    check_response(t, "download", address + at, n);
+    check_response(t, "download", address + at, n, m_system.faults());
     note_activity();
     wait_until(t.done);
   }
@@ -237,7 +245,12 @@ uint32_t Device::take_tag(const std::string& kernel) {
 }
 
 Launch Device::launch(LaunchRequest request) {
-  check_thread("launch");
+  std::vector<LaunchRequest> one;
+  one.push_back(std::move(request));
+  return launch_all(std::move(one)).front();
+}
+
+const tl::KernelRegistry::Entry& Device::checked_kernel(const LaunchRequest& request) const {
   const tl::KernelRegistry::Entry* kernel = m_system.kernels().find(request.kernel);
   if (kernel == nullptr) {
     std::vector<std::string> known;
@@ -254,92 +267,149 @@ Launch Device::launch(LaunchRequest request) {
                       request.kernel, to_string(p.pe), c.sips, c.cubes(), c.pes));
     }
   }
+  return *kernel;
+}
 
-  auto state = std::make_shared<LaunchState>();
-  state->m_kernel = request.kernel;
-  state->m_group = request.group;
-  state->m_seq = request.seq;
-  state->m_keep_alive = std::move(request.keep_alive);
-  state->m_parts.reserve(request.pes.size());
+std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests) {
+  check_thread("launch");
+  std::vector<const tl::KernelRegistry::Entry*> kernels;
+  size_t pes = 0;
+  for (const LaunchRequest& request : requests) {
+    kernels.push_back(&checked_kernel(request));
+    pes += request.pes.size();
+  }
+  if (pes > addr::kMailboxTags) {
+    throw std::runtime_error(
+        fmt::format("launch of {} kernels at once: the machine has {} launch tags", pes, addr::kMailboxTags));
+  }
 
   // What has not been handed to the machine is given back when the thread is ended or a write is refused on the way.
   struct Unsent {
     Device& device;
-    Launch launch;
+    std::vector<Launch> launches;
     ~Unsent() {
-      for (auto& part : launch->m_parts) {
-        if (part.sent || part.done) continue;
-        device.m_tags.erase(part.tag);
-        device.m_free_tags.push_back(part.tag);
-        if (part.arg_address != 0) device.free(part.arg_address);
-        part.done = true;
-        --launch->m_pending;
+      for (const Launch& launch : launches) {
+        for (auto& part : launch->m_parts) {
+          if (part.sent || part.done) continue;
+          device.m_tags.erase(part.tag);
+          device.m_free_tags.push_back(part.tag);
+          if (part.arg_address != 0) device.free(part.arg_address);
+          part.done = true;
+          --launch->m_pending;
+        }
       }
     }
-  } unsent{*this, state};
+  } unsent{*this, {}};
 
   models::HostBridge& bridge = m_system.host_bridge;
   std::vector<launch::Descriptor> descriptors;
+  descriptors.reserve(pes);
   std::vector<uint8_t> block;
   // Writes are posted and issued together: each host link takes its own one after another, the host waits for the last.
   Ps sent = 0;
-  for (const PeLaunch& pe : request.pes) {
-    launch::ArgHeader header = pe.program;
-    header.n_args = static_cast<uint32_t>(pe.args.size());
-    header.n_links = static_cast<uint32_t>(pe.links.size());
-    header.group = request.group;
-    header.seq = request.seq;
-    block.resize(sizeof header + pe.args.size() * sizeof(uint64_t) + pe.links.size() * sizeof(launch::LinkEntry));
-    std::memcpy(block.data(), &header, sizeof header);
-    if (!pe.args.empty()) std::memcpy(block.data() + sizeof header, pe.args.data(), pe.args.size() * sizeof(uint64_t));
-    if (!pe.links.empty()) {
-      std::memcpy(block.data() + sizeof header + pe.args.size() * sizeof(uint64_t), pe.links.data(),
-                  pe.links.size() * sizeof(launch::LinkEntry));
-    }
+  for (size_t k = 0; k < requests.size(); ++k) {
+    LaunchRequest& request = requests[k];
+    auto state = std::make_shared<LaunchState>();
+    state->m_kernel = request.kernel;
+    state->m_group = request.group;
+    state->m_seq = request.seq;
+    state->m_kernel_id = kernels[k]->id;
+    state->m_faults_before = m_system.faults().fired().size();
+    state->m_keep_alive = std::move(request.keep_alive);
+    state->m_parts.reserve(request.pes.size());
+    unsent.launches.push_back(state);
+    for (const PeLaunch& pe : request.pes) {
+      launch::ArgHeader header = pe.program;
+      header.n_args = static_cast<uint32_t>(pe.args.size());
+      header.n_links = static_cast<uint32_t>(pe.links.size());
+      header.group = request.group;
+      header.seq = request.seq;
+      const size_t arg_bytes = pe.args.size() * sizeof(uint64_t);
+      block.resize(sizeof header + arg_bytes + pe.links.size() * sizeof(launch::LinkEntry));
+      std::memcpy(block.data(), &header, sizeof header);
+      if (arg_bytes != 0) std::memcpy(block.data() + sizeof header, pe.args.data(), arg_bytes);
+      if (!pe.links.empty()) {
+        std::memcpy(block.data() + sizeof header + arg_bytes, pe.links.data(),
+                    pe.links.size() * sizeof(launch::LinkEntry));
+      }
 
-    LaunchState::PePart part;
-    part.pe = pe.pe;
-    part.tag = take_tag(request.kernel);
-    state->m_parts.push_back(part);
-    ++state->m_pending;
-    state->m_parts.back().arg_address = allocate(pe.pe.sip, pe.pe.cube, block.size());
+      LaunchState::PePart part;
+      part.pe = pe.pe;
+      part.tag = take_tag(request.kernel);
+      state->m_parts.push_back(part);
+      state->m_parts.back().epoch = epoch_of(pe.pe);
+      ++state->m_pending;
+      state->m_parts.back().arg_address = allocate(pe.pe.sip, pe.pe.cube, block.size());
 
-    launch::Descriptor d;
-    d.kernel_id = kernel->id;
-    d.arg_bytes = static_cast<uint32_t>(block.size());
-    d.arg_address = state->m_parts.back().arg_address;
-    d.tag = part.tag;
-    d.completion_address = mailbox_address(pe.pe.sip, part.tag);
-    d.group = request.group;
-    d.seq = request.seq;
-    descriptors.push_back(d);
+      launch::Descriptor d;
+      d.kernel_id = kernels[k]->id;
+      d.arg_bytes = static_cast<uint32_t>(block.size());
+      d.arg_address = state->m_parts.back().arg_address;
+      d.tag = part.tag;
+      d.completion_address = mailbox_address(pe.pe.sip, part.tag);
+      d.group = request.group;
+      d.seq = request.seq;
+      descriptors.push_back(d);
 
-    const auto t = bridge.write(d.arg_address, block.data(), block.size());
-    if (t.status != tlm::TLM_OK_RESPONSE)
-      state->m_parts.back().refused = "its argument block " + response_text(t.status);
-    sent = std::max(sent, t.sent);
-  }
-  wait_until(sent);
-
-  state->m_first_sent = models::now_ps();
-  for (size_t i = 0; i < descriptors.size(); ++i) {
-    LaunchState::PePart& part = state->m_parts[i];
-    m_tags[part.tag] = {state, i};
-    if (part.refused.empty()) {
-      const auto t = bridge.write(pe_sfr_address(part.pe, pe_regs::offset::LAUNCH), &descriptors[i],
-                                  sizeof(launch::Descriptor), 8);
+      const auto t = bridge.write(d.arg_address, block.data(), block.size());
+      if (t.status != tlm::TLM_OK_RESPONSE) {
+        state->m_parts.back().refused = "its argument block " + response_text(t.status);
+      }
       sent = std::max(sent, t.sent);
-      if (t.status != tlm::TLM_OK_RESPONSE) part.refused = "its descriptor " + response_text(t.status);
-    }
-    part.sent = true;  // from here on a completion ends it, or the refusal here
-    note_activity();
-    if (!part.refused.empty()) {
-      part.status = static_cast<uint16_t>(launch::Status::Aborted);
-      complete(state, i, models::now_ps());
     }
   }
   wait_until(sent);
-  return state;
+
+  const Ps first_sent = models::now_ps();
+  size_t next = 0;
+  for (const Launch& state : unsent.launches) {
+    state->m_first_sent = first_sent;
+    for (size_t i = 0; i < state->m_parts.size(); ++i) {
+      const launch::Descriptor& d = descriptors[next++];
+      LaunchState::PePart& part = state->m_parts[i];
+      m_tags[part.tag] = {state, i};
+      if (part.refused.empty()) {
+        const auto t = bridge.write(pe_sfr_address(part.pe, pe_regs::offset::LAUNCH), &d, sizeof d, 8);
+        sent = std::max(sent, t.sent);
+        if (t.status != tlm::TLM_OK_RESPONSE) part.refused = "its descriptor " + response_text(t.status);
+      }
+      part.sent = true;  // from here on a completion ends it, or the refusal here
+      note_activity();
+      if (!part.refused.empty()) {
+        part.status = static_cast<uint16_t>(launch::Status::Aborted);
+        complete(state, i, models::now_ps());
+      }
+    }
+  }
+  wait_until(sent);
+  return unsent.launches;
+}
+
+Device::LaunchTurn::LaunchTurn(Device& device, const std::vector<SipId>& sips, const std::string& operation)
+    : m_device(device) {
+  std::vector<bool> mine(device.config().sips);
+  for (const SipId sip : sips) mine.at(value(sip)) = true;
+  m_place = device.m_turns.insert(device.m_turns.end(), std::move(mine));
+  const auto free_to_go = [this] {
+    for (auto it = m_device.m_turns.begin(); it != m_place; ++it) {
+      for (size_t s = 0; s < it->size(); ++s) {
+        if ((*it)[s] && (*m_place)[s]) return false;
+      }
+    }
+    return true;
+  };
+  try {
+    device.await(device.m_turn_over, free_to_go,
+                 {operation, [] { return std::string("an earlier collective's launch"); }, nullptr});
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+void Device::LaunchTurn::release() {
+  m_device.m_turns.erase(m_place);
+  m_device.m_turn_over.notify(sc_core::SC_ZERO_TIME);
 }
 
 void Device::on_completion(const models::CompletionEvent& event) {
@@ -350,7 +420,8 @@ void Device::on_completion(const models::CompletionEvent& event) {
   }
   const TagUse found = use->second;
   LaunchState::PePart& part = found.launch->m_parts[found.part];
-  if (part.pe.sip != event.sip) {
+  if (part.pe.sip != event.sip || event.completion.flat_pe != config().flat_pe(part.pe) ||
+      event.completion.kernel_id != static_cast<uint16_t>(found.launch->m_kernel_id)) {
     ++m_unexpected_completions;
     return;
   }
@@ -379,6 +450,46 @@ void Device::wait(const Launch& launch, const std::string& what) {
   const std::string operation = what.empty() ? "kernel " + launch->m_kernel : what;
   await(launch->m_changed, [&] { return launch->completed() || launch->failed(); }, {operation, {}, launch});
   if (launch->failed()) throw_failure(launch);
+  // A message whose bytes were altered on purpose is not to pass for a result.
+  const auto& fired = m_system.faults().fired();
+  for (size_t i = launch->m_faults_before; i < fired.size(); ++i) {
+    const auto& f = fired[i];
+    if (!f.silent || f.group != launch->m_group || (f.group != 0 && f.seq != launch->m_seq)) continue;
+    throw std::runtime_error(fmt::format("{} completed, but a message was altered on its way: {}", operation, f.text));
+  }
+}
+
+uint32_t Device::epoch_of(const PeLocation& pe) const {
+  uint32_t status = 0;
+  m_system.host_bridge.debug_read(pe_sfr_address(pe, pe_regs::offset::STATUS), &status, sizeof status);
+  return static_cast<uint32_t>(pe_regs::STATUS_EPOCH.of(status));
+}
+
+void Device::give_up(const Launch& launch) {
+  check_thread("give_up");
+  abort(launch);
+  const sc_core::sc_time limit = models::to_sc_time(config().simulation.stall_limit);
+  for (;;) {
+    if (launch->completed()) return;
+    const size_t pending = launch->m_pending;
+    sc_core::wait(limit, launch->m_changed);
+    if (launch->m_pending == pending) break;
+  }
+  // These PEs do not answer any more. A reset empties them, so that no completion can come after this.
+  const auto reset = static_cast<uint8_t>(pe_regs::CTRL_RESET.place(1));
+  Ps done = models::now_ps();
+  for (const PeLocation& pe : launch->pending_pes()) {
+    const auto t = m_system.host_bridge.write(pe_sfr_address(pe, pe_regs::offset::CTRL), &reset, 1);
+    done = std::max(done, t.done);  // a PE that refuses is held in reset already
+  }
+  wait_until(done);
+  for (size_t i = 0; i < launch->m_parts.size(); ++i) {
+    LaunchState::PePart& part = launch->m_parts[i];
+    if (part.done) continue;
+    part.refused.clear();
+    part.status = static_cast<uint16_t>(launch::Status::Aborted);
+    complete(launch, i, models::now_ps());
+  }
 }
 
 void Device::abort(const Launch& launch) {
@@ -401,12 +512,16 @@ void Device::throw_failure(const Launch& launch) {
       text += fmt::format("the machine answered the write of {}", part.refused);
     } else {
       uint64_t fault = 0;
-      bus().read(pe_sfr_address(part.pe, pe_regs::offset::FAULT_ADDR), &fault, sizeof fault);
+      try {
+        bus().read(pe_sfr_address(part.pe, pe_regs::offset::FAULT_ADDR), &fault, sizeof fault);
+      } catch (const std::runtime_error&) {
+        // The PE does not answer; its status says enough.
+      }
       text += fmt::format("{} (status {}), FAULT_ADDR {:#x}",
                           launch::to_string(static_cast<launch::Status>(part.status)), part.status, fault);
       if (fault != 0) text += fmt::format(" ({})", describe(decode(fault, config().map_shape())));
     }
-    launch->m_error_text = text;
+    launch->m_error_text = text + m_system.faults().note();
   }
   throw std::runtime_error(launch->m_error_text);
 }
@@ -472,14 +587,18 @@ std::vector<StallRow> Device::rows_of(const Waiting& waiting, const std::string&
       rows.push_back({who, waiting.operation, to_string(pe), (*it)[3], (*it)[2], (*it)[1]});
     }
     if (rows.size() != before) continue;
-    rows.push_back({who,
-                    waiting.operation,
-                    to_string(pe),
-                    {},
-                    {},
-                    text.empty() ? fmt::format("the completion of kernel {}", waiting.launch->kernel()) : text});
+    rows.push_back(
+        {who, waiting.operation, to_string(pe), {}, {}, text.empty() ? completion_text(*waiting.launch, pe) : text});
   }
   return rows;
+}
+
+std::string Device::completion_text(const LaunchState& launch, const PeLocation& pe) const {
+  std::string text = fmt::format("the completion of kernel {}", launch.kernel());
+  for (const LaunchState::PePart& p : launch.m_parts) {
+    if (p.pe == pe && !p.done && p.epoch != epoch_of(pe)) return text + "; the PE was reset after its launch";
+  }
+  return text;
 }
 
 std::vector<StallRow> Device::stall_rows() const {
@@ -499,9 +618,11 @@ std::vector<StallRow> Device::stall_rows() const {
 }
 
 StallError Device::stall_error(std::vector<StallRow> rows) const {
-  return StallError(fmt::format("stalled at {} ns: nothing moved for {} ns\n{}", models::now_ps() / 1000.0,
-                                static_cast<double>(config().simulation.stall_limit) / 1000.0,
-                                format_stall_table(rows)));
+  std::string struck;
+  for (const auto& f : m_system.faults().fired()) struck += fmt::format("  injected: {}\n", f.text);
+  return StallError(
+      fmt::format("stalled at {} ns: nothing moved for {} ns\n{}{}", static_cast<double>(models::now_ps()) / 1000.0,
+                  static_cast<double>(config().simulation.stall_limit) / 1000.0, format_stall_table(rows), struck));
 }
 
 }  // namespace ahbm::runtime

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -79,11 +80,14 @@ class LaunchState {
     bool sent = false;
     bool done = false;
     uint16_t status = 0;
+    uint32_t epoch = 0;   ///< of the PE at the launch
     std::string refused;  ///< the descriptor write itself was answered with this error
   };
   std::string m_kernel;
   uint32_t m_group = 0;
   uint32_t m_seq = 0;
+  uint32_t m_kernel_id = 0;
+  size_t m_faults_before = 0;  ///< injected faults that had struck before it
   std::vector<PePart> m_parts;
   std::vector<std::shared_ptr<const void>> m_keep_alive;
   size_t m_pending = 0;
@@ -137,11 +141,30 @@ class Device {
   /// Writes argument blocks, then descriptors. Returns when the host has sent them; a full launch queue delays it.
   /// \throws std::invalid_argument for an unknown kernel
   Launch launch(LaunchRequest request);
+  /// Several at once: all argument blocks, then all descriptors, those of one PE in the order of the requests.
+  std::vector<Launch> launch_all(std::vector<LaunchRequest> requests);
+  /// The right to launch collectives on some SIPs, until it dies. Whoever launches on several SIPs holds one, so that
+  /// all PEs see the collectives in the same order; otherwise two could wait for each other's kernels.
+  class LaunchTurn {
+   public:
+    /// Waits until nobody who came earlier is launching on one of them.
+    LaunchTurn(Device& device, const std::vector<SipId>& sips, const std::string& operation);
+    ~LaunchTurn() { release(); }
+    LaunchTurn(const LaunchTurn&) = delete;
+    LaunchTurn& operator=(const LaunchTurn&) = delete;
+
+   private:
+    void release();
+    Device& m_device;
+    std::list<std::vector<bool>>::iterator m_place;
+  };
   /// Waits for the last completion. A failed launch is a std::runtime_error naming kernel, PE, status and fault
   /// address. `what` and `who` are for a stall report.
   void wait(const Launch& launch, const std::string& what = {});
   /// Ends the kernels of a launch that have not completed. They complete with Status::Aborted.
   void abort(const Launch& launch);
+  /// Ends a launch whatever its PEs do: aborts it, and resets PEs that do not complete for `simulation.stall_limit`.
+  void give_up(const Launch& launch);
   /// Numbers process groups of the machine, from 1; 0 stands for a plain kernel.
   uint32_t next_group_id() { return ++m_last_group_id; }
   size_t tags_in_use() const { return m_tags.size(); }
@@ -188,8 +211,11 @@ class Device {
   void on_completion(const models::CompletionEvent& event);
   void complete(const Launch& launch, size_t part, Ps arrived);
   uint32_t take_tag(const std::string& kernel);
+  const tl::KernelRegistry::Entry& checked_kernel(const LaunchRequest& request) const;
   void throw_failure(const Launch& launch);
   HbmAllocator& allocator_of(Addr address);
+  uint32_t epoch_of(const PeLocation& pe) const;
+  std::string completion_text(const LaunchState& launch, const PeLocation& pe) const;
 
   models::System& m_system;
   const std::thread::id m_thread;
@@ -200,6 +226,8 @@ class Device {
   std::vector<uint32_t> m_free_tags;
   uint32_t m_next_tag = 0;
   sc_core::sc_event m_tag_freed;
+  std::list<std::vector<bool>> m_turns;  ///< SIPs of each, in the order of arrival
+  sc_core::sc_event m_turn_over;
   uint64_t m_unexpected_completions = 0;
   uint64_t m_activity = 0;
   uint32_t m_last_group_id = 0;

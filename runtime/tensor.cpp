@@ -93,6 +93,22 @@ void TensorHandle::wait_pending() {
   }
 }
 
+void TensorHandle::add_collective(const Launch& launch) {
+  m_collectives.erase(
+      std::remove_if(m_collectives.begin(), m_collectives.end(), [](const Launch& l) { return l->completed(); }),
+      m_collectives.end());
+  m_collectives.push_back(launch);
+}
+
+void TensorHandle::wait_collectives() {
+  while (!m_collectives.empty()) {
+    const Launch launch = m_collectives.back();
+    m_collectives.pop_back();
+    device().await(launch->changed(), [&] { return launch->completed(); },
+                   {"a collective on the same tensor", {}, launch});
+  }
+}
+
 void TensorHandle::become_replicated() {
   DPPolicy policy = m_layout->policy();
   if (policy.cube != CubePolicy::Partial) return;

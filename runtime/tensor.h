@@ -52,6 +52,10 @@ class TensorHandle {
   /// Launches that use this tensor and may not have completed. Transfers and collectives wait for them first.
   void add_pending(const Launch& launch);
   void wait_pending();
+  /// Collectives under way on this tensor. Later ones that read other cubes' parts wait for their end; whether they
+  /// failed is told elsewhere.
+  void add_collective(const Launch& launch);
+  void wait_collectives();
   /// After an all_reduce every cube of a partial tensor holds the whole sum.
   void become_replicated();
 
@@ -64,6 +68,7 @@ class TensorHandle {
   std::vector<DeviceShard> m_shards;  ///< SIP-major, as layout().shards() inside
   std::vector<Addr> m_cube_buffers;   ///< SIP-major
   std::vector<Launch> m_pending;
+  std::vector<Launch> m_collectives;
 };
 
 /// The element type of C++ that stands for a dtype on the host; fp16 and bf16 travel as raw uint16_t.

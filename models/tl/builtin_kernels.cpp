@@ -68,11 +68,48 @@ void scale_kernel(Tl& tl, const Args& args) {
   });
 }
 
+void copy_blocks_kernel(Tl& tl, const Args& args) {
+  constexpr size_t kFirst = 3, kWords = 6;
+  const DType from = dtype_argument(args, 0), to = dtype_argument(args, 1);
+  if (from != to) {
+    require_arithmetic("copy_blocks", from);
+    require_arithmetic("copy_blocks", to);
+  }
+  const uint64_t n = args.u64(2);
+  for (uint64_t i = 0; i < n; ++i) {
+    const size_t at = kFirst + i * kWords;
+    const Addr src = args.address(at), dst = args.address(at + 1);
+    const uint64_t cols = args.u64(at + 2), rows = args.u64(at + 3);
+    const uint64_t src_stride = args.u64(at + 4), dst_stride = args.u64(at + 5);
+    if (cols == 0 || rows == 0) continue;
+    if (from == to && (rows == 1 || (src_stride == cols && dst_stride == cols))) {
+      Move m;  // long runs stream without a stop in the TCM; the kernel's end waits for them
+      m.local = src;
+      m.store = dst;
+      m.count = cols * rows;
+      m.dtype = from;
+      tl.submit(m);
+      continue;
+    }
+    const uint64_t tile = tile_elements(item_bytes(from) > item_bytes(to) ? from : to);
+    const uint64_t step_cols = std::min(cols, tile), step_rows = std::max<uint64_t>(1, tile / step_cols);
+    for (uint64_t r = 0; r < rows; r += step_rows) {
+      for (uint64_t c = 0; c < cols; c += step_cols) {
+        const uint64_t h = std::min(step_rows, rows - r), w = std::min(step_cols, cols - c);
+        Tile x = tl.load(src + (r * src_stride + c) * item_bytes(from), h, w, src_stride, from);
+        if (from != to) x = tl.cast(x, to);
+        tl.store(dst + (r * dst_stride + c) * item_bytes(to), x, dst_stride);
+      }
+    }
+  }
+}
+
 void register_builtin_kernels(KernelRegistry& registry) {
   registry.add("fill", fill_kernel);
   registry.add("copy", copy_kernel);
   registry.add("add", add_kernel);
   registry.add("scale", scale_kernel);
+  registry.add("copy_blocks", copy_blocks_kernel);
 }
 
 }  // namespace ahbm::tl

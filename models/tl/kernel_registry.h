@@ -31,7 +31,7 @@ class KernelRegistry {
   std::unordered_map<std::string, size_t> m_by_name;
 };
 
-/// fill, copy, add, scale. Arguments: models/tl/builtin_kernels.h.
+/// fill, copy, add, scale, copy_blocks. Arguments: models/tl/builtin_kernels.h.
 void register_builtin_kernels(KernelRegistry& registry);
 
 }  // namespace ahbm::tl

@@ -70,7 +70,8 @@ CclSettings merge(yaml::Document doc, const std::string& algorithm) {
       own.merge_into(out);
       out.module = *module;
     }
-    if (!found && !chosen.empty() && std::find(names.begin(), names.end(), chosen) == names.end()) {
+    const bool automatic = chosen == kAutomatic;
+    if (!found && !automatic && !chosen.empty() && std::find(names.begin(), names.end(), chosen) == names.end()) {
       doc.error(algorithms.position(), fmt::format("algorithm '{}' has no entry under algorithms{}; there are: {}",
                                                    chosen, did_you_mean(chosen, names),
                                                    names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));

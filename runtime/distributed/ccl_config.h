@@ -1,7 +1,7 @@
 // ccl.yaml: which algorithm runs and how. `algorithms.<name>` overrides `defaults` key by key.
 //
 //   defaults:                      algorithms:
-//     algorithm: ring                ring:
+//     algorithm: ring | auto         ring:
 //     world_size: 4                    module: ring
 //     rank: sip | pe                   world_size: 2
 //     barrier: none | simulated
@@ -28,6 +28,10 @@ enum class RankMode : uint8_t {
   Pe,   ///< rank = flat PE index, SIP-major, then cube, then PE
 };
 const char* to_string(RankMode mode);  ///< sip, pe
+
+/// `algorithm: auto`: every call takes the fastest algorithm by the closed forms. It needs no entry under `algorithms`;
+/// `module` is then empty.
+constexpr const char* kAutomatic = "auto";
 
 /// The merged settings of one algorithm.
 struct CclSettings {

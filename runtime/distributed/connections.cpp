@@ -86,9 +86,11 @@ struct Connections::Impl {
   struct TableKey {
     const ccl::AlgorithmModule* module;
     std::vector<SipId> sips;
-    uint32_t cube_w, n_cubes;
+    uint32_t cube_w, n_cubes, root, peer;
+    std::vector<bool> nothing;  ///< which of the call's counts are 0
     bool operator<(const TableKey& o) const {
-      return std::tie(module, sips, cube_w, n_cubes) < std::tie(o.module, o.sips, o.cube_w, o.n_cubes);
+      return std::tie(module, sips, cube_w, n_cubes, root, peer, nothing) <
+             std::tie(o.module, o.sips, o.cube_w, o.n_cubes, o.root, o.peer, o.nothing);
     }
   };
 
@@ -182,13 +184,19 @@ void Connections::install_neighbours() {
   im.add(connections, qps);
 }
 
-const LinkTable& Connections::table(const ccl::AlgorithmModule& module, const ccl::Group& group, uint32_t& made) {
+size_t Connections::size() const {
+  return m_impl->installed.size();
+}
+
+const LinkTable& Connections::table(const ccl::AlgorithmModule& module, const ccl::Group& group,
+                                    const ccl::CollectiveShape& shape, uint32_t& made) {
   Impl& im = *m_impl;
-  const Impl::TableKey key{&module, group.sips, group.cube_w, group.n_cubes};
+  Impl::TableKey key{&module, group.sips, group.cube_w, group.n_cubes, shape.root, shape.peer, {}};
+  for (const uint64_t n : shape.counts) key.nothing.push_back(n == 0);
   const auto known = im.tables.find(key);
   if (known != im.tables.end()) return known->second;
 
-  const std::vector<ccl::Connection> connections = module.connections(group, {});
+  const std::vector<ccl::Connection> connections = module.connections(group, shape);
   std::vector<ccl::QpAssignment> qps(connections.size());
   std::vector<bool> used(im.installed.size());
   std::vector<size_t> missing;
@@ -236,7 +244,12 @@ void Connections::release() {
   im.installed.clear();
   im.by_pe.clear();
   im.tables.clear();
-  ccl::uninstall(im.device.bus(), qps);
+  try {
+    ccl::uninstall(im.device.bus(), qps);
+  } catch (const std::runtime_error&) {
+    // A PE that refuses is held in reset or cut off: its queue pairs are at their reset values, or are written anew by
+    // whoever gets them next.
+  }
   im.device.flush_bus();
   im.device.queue_pairs().free_group(im.group);
 }

@@ -42,9 +42,14 @@ class Connections {
   /// returns to its reset values and the queue pairs are free again.
   void install_neighbours();
 
-  /// The table of an algorithm; missing connections are made now. `made` grows by their number.
+  /// The table of an algorithm for a call (of which root, peer and the zeros among its counts matter); missing
+  /// connections are made now. `made` grows by their number.
   /// \throws std::runtime_error when queue pairs or ring bytes run out
-  const LinkTable& table(const ccl::AlgorithmModule& module, const ccl::Group& group, uint32_t& made);
+  const LinkTable& table(const ccl::AlgorithmModule& module, const ccl::Group& group, const ccl::CollectiveShape& shape,
+                         uint32_t& made);
+
+  /// Connections that are installed.
+  size_t size() const;
 
   /// Disables every queue pair of the group and gives it back.
   void release();

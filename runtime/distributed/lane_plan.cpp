@@ -1,0 +1,200 @@
+#include "runtime/distributed/lane_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ahbm::runtime::distributed {
+
+void Lane::add(const LaneRun& run) {
+  if (run.count == 0) return;
+  if (m_blocks.size() <= run.block) m_blocks.resize(run.block + 1);
+  m_blocks[run.block] += run.count;
+  m_count += run.count;
+  if (!m_runs.empty() && m_runs.back().block == run.block &&
+      m_runs.back().element + m_runs.back().count == run.element) {
+    m_runs.back().count += run.count;
+  } else {
+    m_runs.push_back(run);
+  }
+}
+
+// --- BlockCut
+
+BlockCut BlockCut::equal(const layout::Shape& shape, size_t dim, uint32_t n) {
+  BlockCut cut;
+  uint64_t inner = 1;
+  for (size_t i = 0; i < dim; ++i) cut.outer *= shape[i];
+  for (size_t i = dim + 1; i < shape.size(); ++i) inner *= shape[i];
+  cut.parts.assign(n, shape[dim] / n * inner);
+  return cut;
+}
+
+BlockCut BlockCut::rows(const layout::Shape& shape, const std::vector<uint64_t>& splits) {
+  BlockCut cut;
+  uint64_t inner = 1;
+  for (size_t i = 1; i < shape.size(); ++i) inner *= shape[i];
+  for (const uint64_t rows : splits) cut.parts.push_back(rows * inner);
+  return cut;
+}
+
+uint64_t BlockCut::row() const {
+  return std::accumulate(parts.begin(), parts.end(), uint64_t{0});
+}
+
+void BlockCut::for_each_logical(const LaneRun& run, const std::function<void(uint64_t, uint64_t, uint64_t)>& fn) const {
+  const uint64_t before = std::accumulate(parts.begin(), parts.begin() + run.block, uint64_t{0});
+  const uint64_t width = parts[run.block], stride = row();
+  for (uint64_t at = run.element, left = run.count; left != 0;) {
+    const uint64_t n = outer == 1 || width == stride ? left : std::min(left, width - at % width);
+    fn(at, width == stride ? at : at / width * stride + before + at % width, n);
+    at += n;
+    left -= n;
+  }
+}
+
+void BlockCut::for_each_block(uint64_t begin, uint64_t count, const std::function<void(const LaneRun&)>& fn) const {
+  const uint64_t stride = row();
+  while (count != 0) {
+    const uint64_t line = begin / stride;
+    uint64_t rest = begin % stride;
+    uint32_t block = 0;
+    while (rest >= parts[block]) rest -= parts[block++];
+    const uint64_t n = parts[block] == stride ? count : std::min(count, parts[block] - rest);
+    fn({block, line * parts[block] + rest, n});
+    begin += n;
+    count -= n;
+  }
+}
+
+// --- Side
+
+void Side::add(const layout::Layout& l, BlockCut cut, std::vector<uint32_t> blocks) {
+  Placed placed;
+  const bool same_on_cubes = l.replicated_over_cubes() || l.partial_over_cubes();
+  const uint32_t cubes = same_on_cubes ? std::min(1u, l.cubes()) : l.cubes();
+  const uint32_t pes = l.replicated_over_pes() ? std::min(1u, l.pes()) : l.pes();
+  for (uint32_t c = 0; c < cubes; ++c) {
+    for (uint32_t p = 0; p < pes; ++p) {
+      const layout::Shard& shard = l.shard(CubeId{c}, PeId{p});
+      l.for_each_run(shard, [&](uint64_t local, uint64_t logical, uint64_t n) {
+        placed.runs.push_back({logical, n, c, shard.offset + local});
+      });
+    }
+  }
+  std::sort(placed.runs.begin(), placed.runs.end(), [](const Run& a, const Run& b) { return a.logical < b.logical; });
+  for (uint32_t i = 0; i < blocks.size(); ++i) {
+    if (m_blocks.size() <= blocks[i]) m_blocks.resize(blocks[i] + 1);
+    m_blocks[blocks[i]] = {m_tensors.size(), i};
+  }
+  placed.cut = std::move(cut);
+  placed.blocks = std::move(blocks);
+  m_tensors.push_back(std::move(placed));
+}
+
+Side Side::cut(const layout::Layout& l, BlockCut cut) {
+  std::vector<uint32_t> blocks(cut.parts.size());
+  std::iota(blocks.begin(), blocks.end(), 0);
+  Side side;
+  side.add(l, std::move(cut), std::move(blocks));
+  return side;
+}
+
+Side Side::list(const std::vector<const layout::Layout*>& layouts) {
+  Side side;
+  for (uint32_t b = 0; b < layouts.size(); ++b) {
+    side.add(*layouts[b], BlockCut::whole(layouts[b]->elements()), {b});
+  }
+  return side;
+}
+
+Side Side::single(const layout::Layout& l, uint32_t block) {
+  Side side;
+  side.add(l, BlockCut::whole(l.elements()), {block});
+  return side;
+}
+
+void Side::for_each_piece(const LaneRun& run, const std::function<void(const Piece&)>& fn) const {
+  const Where& where = m_blocks[run.block];
+  const Placed& placed = m_tensors[where.tensor];
+  placed.cut.for_each_logical({where.part, run.element, run.count}, [&](uint64_t, uint64_t logical, uint64_t n) {
+    auto it = std::upper_bound(placed.runs.begin(), placed.runs.end(), logical,
+                               [](uint64_t at, const Run& r) { return at < r.logical; });
+    --it;
+    while (n != 0) {
+      const uint64_t skip = logical - it->logical, take = std::min(n, it->count - skip);
+      fn({where.tensor, it->cube, it->offset + skip, take});
+      logical += take;
+      n -= take;
+      ++it;
+    }
+  });
+}
+
+std::vector<Lane> Side::lanes(uint32_t n_lanes) const {
+  struct Item {
+    uint32_t block;
+    size_t tensor;
+    uint64_t offset;
+    LaneRun run;
+  };
+  std::vector<std::vector<Item>> items(n_lanes);
+  for (size_t t = 0; t < m_tensors.size(); ++t) {
+    const Placed& placed = m_tensors[t];
+    for (const Run& r : placed.runs) {
+      uint64_t offset = r.offset;
+      placed.cut.for_each_block(r.logical, r.count, [&](LaneRun run) {
+        run.block = placed.blocks[run.block];
+        items[r.cube].push_back({run.block, t, offset, run});
+        offset += run.count;
+      });
+    }
+  }
+  std::vector<Lane> out(n_lanes);
+  for (uint32_t c = 0; c < n_lanes; ++c) {
+    std::sort(items[c].begin(), items[c].end(), [](const Item& a, const Item& b) {
+      return a.block != b.block ? a.block < b.block : a.offset < b.offset;
+    });
+    for (const Item& item : items[c]) out[c].add(item.run);
+  }
+  return out;
+}
+
+std::vector<Lane> even_lanes(const std::vector<uint64_t>& block_elements, uint32_t n_lanes) {
+  std::vector<Lane> out(n_lanes);
+  for (uint32_t c = 0; c < n_lanes; ++c) {
+    for (uint32_t b = 0; b < block_elements.size(); ++b) {
+      const Range r = aligned_chunk(block_elements[b], n_lanes, c);
+      out[c].add({b, r.begin, r.count});
+    }
+  }
+  return out;
+}
+
+// --- CopyList
+
+void CopyList::add(Addr src, Addr dst, uint64_t count) {
+  if (count == 0) return;
+  if (!m_blocks.empty()) {
+    BlockCopy& last = m_blocks.back();
+    if (last.rows == 1 && src == last.src + last.cols * m_src_item && dst == last.dst + last.cols * m_dst_item) {
+      last.cols += count;
+      last.src_stride = last.dst_stride = last.cols;
+      return;
+    }
+    const auto stride = [&](Addr now, Addr first, uint32_t item, uint64_t known) -> uint64_t {
+      if (last.rows == 1) return now > first && (now - first) % item == 0 ? (now - first) / item : 0;
+      return now == first + last.rows * known * item ? known : 0;
+    };
+    const uint64_t src_stride = stride(src, last.src, m_src_item, last.src_stride);
+    const uint64_t dst_stride = stride(dst, last.dst, m_dst_item, last.dst_stride);
+    if (count == last.cols && src_stride >= count && dst_stride >= count) {
+      last.src_stride = src_stride;
+      last.dst_stride = dst_stride;
+      ++last.rows;
+      return;
+    }
+  }
+  m_blocks.push_back({src, dst, count, 1, count, count});
+}
+
+}  // namespace ahbm::runtime::distributed

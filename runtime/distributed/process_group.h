@@ -1,0 +1,111 @@
+// What process groups, their operations and the callers' parts of them are made of. Private to runtime/distributed.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "runtime/distributed/connections.h"
+#include "runtime/distributed/distributed.h"
+
+namespace ahbm::runtime::distributed {
+
+/// What one rank (or the driver, for all) brings to an operation.
+struct DistributedContext::Call {
+  const char* name = "";  ///< the method, as messages call it
+  ccl::Collective collective = ccl::Collective::AllReduce;
+  std::vector<Tensor> inputs, outputs;  ///< all_reduce, broadcast and reduce: the same tensor in both
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  uint32_t root = 0;  ///< group rank
+  uint32_t peer = 0;  ///< of a point-to-point transfer: the receiver
+  size_t dim = 0;
+  std::vector<uint64_t> input_splits, output_splits;  ///< of all_to_all, in elements
+  const ccl::AlgorithmModule* module = nullptr;       ///< of all_reduce
+  /// What the ranks have to agree on, as it is told when they do not. Only what the first difference shows is used.
+  std::vector<std::pair<const char*, std::string>> agree;
+};
+
+/// One position in the sequence of a group, from its first caller to its last. Or a pair of send and receive.
+struct Operation {
+  using Call = DistributedContext::Call;
+  uint32_t seq = 0;
+  std::string first_caller;
+  Call call;                  ///< of the first caller
+  std::vector<Call> calls;    ///< by group rank; of the driver the same for all. Dropped after the launch
+  std::vector<bool> arrived;  ///< by group rank
+  std::vector<uint32_t> global_ranks;
+  uint32_t missing = 0;
+  std::string waits_for;                      ///< of a point-to-point transfer: what is missing
+  bool launched = false;                      ///< all ranks' kernels are on their way (or there is nothing to do)
+  std::exception_ptr error;                   ///< why it will not run
+  std::vector<std::vector<Launch>> launches;  ///< by group rank
+  std::shared_ptr<GroupState> created;        ///< of new_group
+  std::shared_ptr<CollectiveRecord> record;
+  sc_core::sc_event changed;
+
+  std::string name() const;
+  std::string missing_ranks() const;
+};
+
+/// One caller's part of an operation: a rank's, or the driver's for all ranks.
+struct WorkState {
+  DistributedContext* owner = nullptr;
+  Device* device = nullptr;
+  std::shared_ptr<GroupState> group;
+  std::shared_ptr<Operation> operation;
+  std::optional<uint32_t> rank;  ///< in the group; empty: the driver
+  std::vector<Tensor> outputs;
+  bool last = false;  ///< of the callers: leads
+  bool done = false;
+  std::exception_ptr error;
+  sc_core::sc_process_handle caller;
+  sc_core::sc_process_handle helper;  ///< of an asynchronous call
+  sc_core::sc_event changed;
+};
+
+struct GroupState {
+  /// A send or receive that waits for its other half.
+  struct Post {
+    std::shared_ptr<WorkState> work;
+    Tensor tensor;
+  };
+  /// Sender, receiver, tag.
+  using Pair = std::tuple<uint32_t, uint32_t, uint32_t>;
+
+  uint32_t id = 0;      ///< in the machine: what descriptors and messages carry
+  uint32_t number = 0;  ///< in the context: 0 is the default group
+  CclSettings settings;
+  const ccl::AlgorithmModule* module = nullptr;
+  World world;
+  TopologyFacts facts;
+  std::vector<SipId> sips;                                    ///< by group rank
+  std::vector<uint32_t> global_ranks;                         ///< by group rank, ascending
+  std::vector<uint32_t> next_seq;                             ///< by group rank
+  std::map<uint32_t, std::shared_ptr<Operation>> operations;  ///< those that not every rank has called
+  std::deque<const Operation*> ready;                         ///< all ranks have called: they launch in this order
+  std::map<Pair, std::deque<Post>> sends, receives;
+  uint32_t next_transfer = 0;
+  std::set<sc_core::sc_process_handle> members;  ///< of the default group: threads that called init
+  std::set<sc_core::sc_process_handle> left;     ///< and destroy since
+  std::set<uint32_t> left_ranks;                 ///< of another group: group ranks that called destroy
+  bool destroyed = false;
+  std::string failed;
+  std::vector<Launch> in_flight;
+  std::unique_ptr<Connections> connections;
+  sc_core::sc_event changed;
+
+  uint32_t size() const { return world.size; }
+  std::optional<uint32_t> rank_of(uint32_t global_rank) const;
+  std::string title() const;  ///< `the process group` or `process group 3`
+  /// `rank 2` (global) or `the driver`.
+  std::string caller_name(std::optional<uint32_t> group_rank) const;
+  void note(const Launch& launch);
+};
+
+}  // namespace ahbm::runtime::distributed
