@@ -55,12 +55,7 @@ PlanStep make_step(uint32_t mesh_dim, uint32_t n, const Placement& from, const P
 }
 
 void emit(RedistributePlan& plan, uint32_t m, Placement& cur, const Placement& to) {
-  const uint32_t n = plan.mesh->shape()[m];
-  if (n > 1 && is_partial(cur) && is_partial(to)) {
-    plan.steps.push_back(make_step(m, n, cur, Replicate{}));
-    cur = Replicate{};
-  }
-  plan.steps.push_back(make_step(m, n, cur, to));
+  plan.steps.push_back(make_step(m, plan.mesh->shape()[m], cur, to));
   cur = to;
 }
 
@@ -163,18 +158,29 @@ RedistributePlan plan_redistribute(const DTensorSpec& source, const Placements& 
   } else {
     plan.target = target;
   }
+  const auto ndim = static_cast<uint32_t>(plan.source.size());
+  // Shares of new Partials are taken last. They are local, and earlier they could stand between a pending reduction of
+  // another kind and its value: a third of each factor is not a third of the product.
+  Placements moved = plan.target;
+  for (uint32_t m = 0; m < ndim; ++m) {
+    if (!is_partial(moved[m]) || moved[m] == plan.source[m]) continue;
+    if (is_shard(plan.source[m]) && plan.mesh->shape()[m] > 1) unsupported(plan.source[m], moved[m]);
+    moved[m] = Replicate{};
+  }
   Placements cur = plan.source;
-  const auto ndim = static_cast<uint32_t>(cur.size());
   bool sharded = false;
   for (const Placement& p : cur) sharded = sharded || is_shard(p);
   if (sharded) {
     const Placement replicate = Replicate{};
     for (uint32_t m = ndim; m-- > 0;) {
-      const Placement& wanted = plan.target[m];
+      const Placement& wanted = moved[m];
       const int d = shard_dim(wanted);
-      const Placement& to = d < 0 || same_outer_shards(cur, plan.target, m, d) ? wanted : replicate;
+      const Placement& to = d < 0 || same_outer_shards(cur, moved, m, d) ? wanted : replicate;
       if (!(cur[m] == to)) emit(plan, m, cur[m], to);
     }
+  }
+  for (uint32_t m = 0; m < ndim; ++m) {
+    if (!(cur[m] == moved[m])) emit(plan, m, cur[m], moved[m]);
   }
   for (uint32_t m = 0; m < ndim; ++m) {
     if (!(cur[m] == plan.target[m])) emit(plan, m, cur[m], plan.target[m]);

@@ -398,8 +398,10 @@ TEST(Decisions, GiveTheSingleDeviceValue) {
     std::string text = to_string(s.op);
     for (const Dims& shape : s.shapes) {
       const auto& kinds = partials[static_cast<size_t>(random.below(static_cast<int64_t>(partials.size())))];
-      const DTensorSpec spec(mesh, random.placements(mesh->ndim(), shape.size(), kinds, random.below(4) == 0), shape,
-                             DType::Float32);
+      // A third without shards: there the Partial rules decide.
+      const size_t cuttable = random.below(3) == 0 ? 0 : shape.size();
+      const Placements placements = random.placements(mesh->ndim(), cuttable, kinds, random.below(4) == 0);
+      const DTensorSpec spec(mesh, placements, shape, DType::Float32);
       const auto salt = static_cast<double>(random.below(7));
       inputs.push_back(build(spec, [&](const Dims& i, const Coordinate& c) {
         double v = salt;

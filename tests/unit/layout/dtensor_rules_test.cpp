@@ -143,6 +143,15 @@ TEST(Plan, Legality) {
   EXPECT_EQ(kind("P(sum)", "P(sum)", Legality::User), "none");
 }
 
+TEST(Plan, SharesComeAfterOtherReductions) {
+  const MeshPtr mesh = MeshLayout::create({3, 2});
+  EXPECT_EQ(trace(plan_redistribute(spec(mesh, {"R", "P(product)"}, {4}), list({"P(sum)", "R"}), Legality::Internal)),
+            "RPproduct→RR→PsumR");
+  EXPECT_EQ(
+      trace(plan_redistribute(spec(mesh, {"P(max)", "P(max)"}, {4}), list({"P(avg)", "S(0)"}), Legality::Internal)),
+      "PmaxPmax→RPmax→RS0→PavgS0");
+}
+
 TEST(Plan, MergesOnlyWhatFlattensEvenly) {
   const MeshPtr mesh = MeshLayout::create({2, 2});
   const auto merged = [&](const std::vector<const char*>& from, const std::vector<const char*>& to, const Dims& shape,
