@@ -52,6 +52,19 @@ po::options_description all_reduce_options() {
   return all;
 }
 
+po::options_description collective_options() {
+  po::options_description more("Collective");
+  auto add = more.add_options();
+  add("group", po::value<std::string>()->value_name("R,R,..."), "ranks that take part, as 0,2,4; default all");
+  add("root", po::value<std::string>()->value_name("R")->default_value("0"),
+      "root of broadcast, reduce, gather and scatter, counted in the group");
+  add("blocking", po::value<std::string>()->value_name("0|1")->default_value("1"), "0: start with async_op, then wait");
+  add("explain", "below the table: closed form, lower bound and repacked bytes of every size");
+  po::options_description all = all_reduce_options();
+  all.add(more);
+  return all;
+}
+
 uint64_t parse_count(const std::string& option, const std::string& text, uint64_t min, uint64_t max) {
   uint64_t v = 0;
   const char* end = text.data() + text.size();
@@ -123,8 +136,9 @@ const char* to_string(TensorLayout layout) {
   return "?";
 }
 
-AllReduceOptions parse_all_reduce_options(const Arguments& arguments) {
-  const po::variables_map values = parse_arguments(arguments, all_reduce_options());
+namespace {
+
+AllReduceOptions read_options(const po::variables_map& values) {
   const auto text = [&values](const char* name) { return values[name].as<std::string>(); };
   AllReduceOptions out;
   if (values.count("help") != 0) {
@@ -186,11 +200,39 @@ AllReduceOptions parse_all_reduce_options(const Arguments& arguments) {
   return out;
 }
 
+}  // namespace
+
+AllReduceOptions parse_all_reduce_options(const Arguments& arguments) {
+  return read_options(parse_arguments(arguments, all_reduce_options()));
+}
+
+AllReduceOptions parse_collective_options(const std::string& command, const Arguments& arguments) {
+  const po::variables_map values = parse_arguments(arguments, collective_options());
+  AllReduceOptions out = read_options(values);
+  out.command = command;
+  if (out.help) return out;
+  if (values.count("group") != 0) {
+    const std::string text = values["group"].as<std::string>();
+    for (size_t at = 0; at <= text.size();) {
+      const size_t comma = std::min(text.find(',', at), text.size());
+      std::string word = text.substr(at, comma - at);
+      word.erase(0, word.find_first_not_of(' '));
+      word.erase(word.find_last_not_of(' ') + 1);
+      out.group.push_back(static_cast<uint32_t>(parse_count("--group", word, 0, addr::kMaxSips - 1)));
+      at = comma + 1;
+    }
+  }
+  out.root = static_cast<uint32_t>(parse_count("--root", values["root"].as<std::string>(), 0, addr::kMaxSips - 1));
+  out.blocking = parse_count("--blocking", values["blocking"].as<std::string>(), 0, 1) == 1;
+  out.explain = values.count("explain") != 0;
+  return out;
+}
+
 double AllReduceRow::algbw_gbps() const {
   return time == 0 ? 0.0 : static_cast<double>(size_bytes) * 1000.0 / static_cast<double>(time);
 }
 double AllReduceRow::busbw_gbps() const {
-  return algbw_gbps() * 2.0 * (ranks - 1) / ranks;
+  return algbw_gbps() * (bus_factor ? *bus_factor : 2.0 * (ranks - 1) / ranks);
 }
 double AllReduceRow::efficiency() const {
   return time == 0 ? 0.0 : static_cast<double>(bound) / static_cast<double>(time);
@@ -221,7 +263,7 @@ std::string table_line(const AllReduceRow& r) {
 std::string json_document(const AllReduceJob& job, const std::vector<std::string>& notes,
                           const std::vector<AllReduceRow>& rows, const std::string& error) {
   nlohmann::ordered_json out;
-  out["command"] = "all_reduce";
+  out["command"] = job.options.command;
   out["version"] = AHBM_VERSION;
   out["config"] = to_json(yaml::Document::from_text(to_yaml(job.config), "effective").root_node());
   out["notes"] = notes;
@@ -314,17 +356,21 @@ int AllReduceReport::finish(const std::string& error) {
   return wrong == 0 && error.empty() ? kExitOk : kExitFailed;
 }
 
-Command all_reduce_command(AllReduceRunner runner) {
-  const auto run = [runner = std::move(runner)](const Arguments& arguments, Io& io) {
+namespace {
+
+Command table_command(const std::string& name, const std::string& what, AllReduceRunner runner) {
+  const bool other = name != "all_reduce";
+  const auto run = [name, what, other, runner = std::move(runner)](const Arguments& arguments, Io& io) {
     AllReduceJob job;
-    job.options = parse_all_reduce_options(arguments);
+    job.options = other ? parse_collective_options(name, arguments) : parse_all_reduce_options(arguments);
     if (job.options.help) {
       print_command_help(
-          io.out, "all_reduce",
-          "Runs an all-reduce on the simulated machine for a range of sizes and prints one row per size: "
-          "simulated time,\nalgorithm and bus bandwidth, wrong elements, the lower bound of any algorithm, "
-          "and how near the time is to it.",
-          all_reduce_options());
+          io.out, name,
+          fmt::format("Runs {} on the simulated machine for a range of sizes and prints one row per size: "
+                      "simulated time,\nalgorithm and bus bandwidth, wrong elements, the lower bound of any algorithm, "
+                      "and how near the time is to it.",
+                      what),
+          other ? collective_options() : all_reduce_options());
       return kExitOk;
     }
     job.config = load_system_config(job.options.config);
@@ -341,7 +387,17 @@ Command all_reduce_command(AllReduceRunner runner) {
     }
     return report.finish();
   };
-  return {"all_reduce", "run an all-reduce and print the table of times and bandwidths", run};
+  return {name, fmt::format("run {} and print the table of times and bandwidths", what), run};
+}
+
+}  // namespace
+
+Command all_reduce_command(AllReduceRunner runner) {
+  return table_command("all_reduce", "an all-reduce", std::move(runner));
+}
+
+Command collective_command(const std::string& name, AllReduceRunner runner) {
+  return table_command(name, (name.front() == 'a' ? "an " : "a ") + name, std::move(runner));
 }
 
 }  // namespace ahbm::platform

@@ -21,6 +21,11 @@ enum class TensorLayout : uint8_t { Sharded, Replicated, Partial };
 const char* to_string(TensorLayout layout);
 
 struct AllReduceOptions {
+  std::string command = "all_reduce";
+  std::vector<uint32_t> group;  ///< ranks; empty: all. Not of all_reduce
+  uint32_t root = 0;            ///< group rank. Not of all_reduce
+  bool blocking = true;         ///< false: started with async_op and waited for. Not of all_reduce
+  bool explain = false;         ///< lines below the table: closed form and bound of every size. Not of all_reduce
   ConfigSource config;
   std::vector<uint64_t> sizes;  ///< bytes of a rank's logical tensor, multiples of the element
   DType dtype = DType::Float32;
@@ -39,6 +44,8 @@ struct AllReduceOptions {
 
 /// \throws UsageError
 AllReduceOptions parse_all_reduce_options(const Arguments& arguments);
+/// The options of another collective: those of all_reduce, and --group, --root, --blocking and --explain.
+AllReduceOptions parse_collective_options(const std::string& command, const Arguments& arguments);
 
 /// One measurement.
 struct AllReduceRow {
@@ -52,9 +59,10 @@ struct AllReduceRow {
   std::optional<uint64_t> wrong;  ///< elements that differ from the reference over all ranks; unset: not checked
   Ps bound = 0;                   ///< SipGraph::all_reduce_bound
   double wall_ms = 0;
+  std::optional<double> bus_factor;  ///< busbw / algbw; unset: that of an all-reduce
 
   double algbw_gbps() const;  ///< size / time; 0 for no time
-  double busbw_gbps() const;  ///< algbw * 2(n-1)/n
+  double busbw_gbps() const;  ///< algbw * bus_factor, 2(n-1)/n of an all-reduce
   double efficiency() const;  ///< bound / time; 0 for no time
 };
 
@@ -100,6 +108,8 @@ class AllReduceReport {
 using AllReduceRunner = std::function<void(const AllReduceJob&, AllReduceReport&)>;
 
 Command all_reduce_command(AllReduceRunner runner);
+/// A command of the same options, table and files for another collective.
+Command collective_command(const std::string& name, AllReduceRunner runner);
 
 // The formats, for tests and other writers.
 constexpr const char* kAllReduceCsvHeader =
