@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ccl/reference.h"
+#include "ccl/select.h"
 #include "runtime/random.h"
 #include "tests/runtime/machine.h"
 
@@ -759,6 +760,29 @@ TEST_F(CollectivesTest, PointToPointPairsUpInOrderAndByTag) {
           }
         },
         3);
+  });
+}
+
+TEST_F(CollectivesTest, AutoChoosesBySizeAndTopology) {
+  Machine m(grid(SipTopology::Torus2d, 2, 2));
+  run([&] {
+    auto& d = m.ctx.distributed;
+    const std::string path = testing::TempDir() + "/collectives_auto.yaml";
+    std::ofstream(path) << "defaults: {algorithm: auto}\nalgorithms: {}\n";
+    d.set_ccl_file(path);
+    d.init_process_group();
+    for (const uint64_t count : {1, 100000}) {
+      const Tensor t = m.ctx.ones({count}, DType::Int64, everywhere(policy(CubePolicy::RowWise, PePolicy::RowWise, 1)));
+      const Work w = d.all_reduce(t);
+      const CollectiveRecord& r = w.record();
+      EXPECT_EQ(r.algorithm, ccl::select_algorithm(m.algorithms, r.collective, r.ranks, r.shapes.front(),
+                                                   static_cast<double>(r.bytes), m.device.config())
+                                 .module->name);
+      EXPECT_THAT(t.to_host<int64_t>(SipId{3}), Each(4));
+    }
+    const Tensor partial = m.ctx.ones({100}, DType::Float32, everywhere(policy(CubePolicy::Partial)));
+    EXPECT_EQ(d.all_reduce(partial).record().algorithm, "intercube");
+    EXPECT_THAT(partial.to_host<float>(SipId{1}), Each(16.f));
   });
 }
 
