@@ -16,12 +16,11 @@ void Calendar::prune(Ps now) {
 }
 
 void Calendar::push_last(Ps now) {
-  if (!m_busy.empty()) prune(now);
+  if (!m_busy.empty() && m_busy[m_head].end <= now) prune(now);
   m_busy.push_back(m_last);
 }
 
-void Calendar::bound() {
-  if (size() <= kMaxIntervals) return;
+void Calendar::join_earliest() {
   m_busy[m_head + 1].begin = m_busy[m_head].begin;
   ++m_head;
 }
@@ -69,7 +68,7 @@ Calendar::Slot Calendar::reserve_among(Ps now, Ps earliest, Ps duration) {
   }
   m_last = m_busy.back();
   m_busy.pop_back();
-  bound();
+  if (size() > kMaxIntervals) join_earliest();
   if (m_head == m_busy.size()) {
     m_busy.clear();
     m_head = 0;

@@ -34,7 +34,7 @@ class Calendar {
       if (m_last.end > now) {
         push_last(now);
         m_last = {slot.begin, slot.end};
-        bound();
+        if (size() > kMaxIntervals) join_earliest();
         return slot;
       }
       if (!m_busy.empty()) {
@@ -61,7 +61,7 @@ class Calendar {
   };
   void prune(Ps now);
   void push_last(Ps now);
-  void bound();
+  void join_earliest();
   Slot reserve_among(Ps now, Ps earliest, Ps duration);
 
   Interval m_last{0, 0};         ///< the latest interval; begin == end: none

@@ -1,5 +1,6 @@
-// What a kernel sees. A kernel is a C++ function `void kernel(tl::Tl&, const tl::Args&)`. On the platform every call costs
-// simulated time and moves real bytes through TLM; on the twin (models/tl/twin.h) the same function runs in plain memory.
+// What a kernel sees. A kernel is a C++ function `void kernel(tl::Tl&, const tl::Args&)`. On the platform every call
+// costs simulated time and moves real bytes through TLM; on the twin (models/tl/twin.h) the same function runs in plain
+// memory.
 //
 // Two families of verbs:
 //  * moves: send, recv, recv_reduce, recv_reduce_send, recv_copy_send, recv_reduce_copy_send, copy. All are one `Move`,
@@ -26,9 +27,16 @@ namespace ahbm::tl {
 
 /// Name of a direction in the communicator's table. Hardware knows queue pairs only.
 enum class Dir : uint16_t {
-  N, S, E, W,                               ///< neighbour in the cube mesh
-  GlobalN, GlobalS, GlobalE, GlobalW,       ///< same cube of the neighbouring SIP
-  Next = 16, Prev = 17,                     ///< neighbours on the algorithm's ring
+  N,
+  S,
+  E,
+  W,  ///< neighbour in the cube mesh
+  GlobalN,
+  GlobalS,
+  GlobalE,
+  GlobalW,  ///< same cube of the neighbouring SIP
+  Next = 16,
+  Prev = 17,  ///< neighbours on the algorithm's ring
   None = 0xFFFF,
 };
 /// Directions from 64 on name a peer rank: the connection to the same cube of that rank's SIP.
@@ -88,8 +96,8 @@ class DirList {
 /// Order. The messages of one queue pair keep the order in which their moves were submitted, on both ends; nothing else
 /// is ordered. In particular a move that reads what an earlier one stores needs a `wait` between them, unless the data
 /// itself makes it later.
-/// Buffering, for those who argue about deadlocks: a move receives only while it is the oldest unfinished one on each of
-/// its `from`. A piece that is computed (a local operand, several sources, a divisor) gives its slots back before it
+/// Buffering, for those who argue about deadlocks: a move receives only while it is the oldest unfinished one on each
+/// of its `from`. A piece that is computed (a local operand, several sources, a divisor) gives its slots back before it
 /// waits for credits of `to`; a piece that is only passed on keeps its slot until every `to` and `store` has it.
 struct Move {
   DirList from;
@@ -103,8 +111,8 @@ struct Move {
   bool local_last = false;  ///< needs `local` and one of `from`; so two ranks that exchange reduce in the same order
   uint16_t step = 0;        ///< written to sent headers and checked in received ones
   uint16_t recv_step = 0xFFFF;  ///< step expected in received headers when it differs from `step`
-  uint32_t piece_bytes = 0;   ///< payload bytes of a message; 0: the smallest slot's capacity among all directions. Both
-                              ///< sides of a connection must cut alike
+  uint32_t piece_bytes = 0;  ///< payload bytes of a message; 0: the smallest slot's capacity among all directions. Both
+                             ///< sides of a connection must cut alike
 };
 
 using Handle = uint64_t;  ///< names a submitted move until it is waited for
@@ -153,8 +161,8 @@ class Tile {
   std::shared_ptr<Storage> m_storage;
 };
 
-/// A received slot, read-only. Given back (and its credit returned) by `release` or by destruction; reading it afterwards
-/// is a ProtocolError.
+/// A received slot, read-only. Given back (and its credit returned) by `release` or by destruction; reading it
+/// afterwards is a ProtocolError.
 class Slot {
  public:
   Slot() = default;
@@ -265,7 +273,7 @@ class Tl {
   virtual void tcm_free(uint8_t* p, uint64_t bytes) = 0;
   virtual uint64_t dma_load(Addr src, uint8_t* dst, uint64_t bytes) = 0;  ///< returns the stamp of the last byte
   virtual void dma_store(Addr dst, const uint8_t* src, uint64_t bytes, uint64_t ready) = 0;
-  virtual uint64_t vector_time(uint64_t elements, uint64_t ready) = 0;          ///< reserves the lanes
+  virtual uint64_t vector_time(uint64_t elements, uint64_t ready) = 0;                ///< reserves the lanes
   virtual uint64_t mac_time(uint64_t m, uint64_t n, uint64_t k, uint64_t ready) = 0;  ///< reserves the MAC array
   virtual bool functional() const { return true; }
   virtual void release_slot(Dir dir, uint64_t ticket) = 0;

@@ -1,0 +1,159 @@
+// The main job on the shipped `ring4`: wall time of a 64 MiB all-reduce beside a plain program that does the same
+// additions and slot copies, and the rate of messages.
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "models/pe/executor.h"
+#include "platform/machine.h"
+#include "tests/bench/bench_support.h"
+
+namespace ahbm::bench {
+namespace {
+
+constexpr uint32_t kSlotBytes = 16 << 10, kHeader = 32, kPayload = kSlotBytes - kHeader;
+
+/// What the bidirectional ring does to bytes, and nothing else: per rank and lane, every chunk's partial sum arrives in
+/// slots, is added to local memory and goes on in a slot; then the sums go round and are stored. Same counts of
+/// additions, slot copies and stores as the kernel, in memory of the same sizes that was touched before.
+class PlainLoops {
+ public:
+  PlainLoops(uint64_t bytes, uint32_t ranks, uint32_t lanes)
+      : m_ranks(ranks), m_lanes(lanes), m_lane_bytes(bytes / lanes), m_chunk(m_lane_bytes / ranks) {
+    m_buffers.resize(ranks * lanes);
+    for (auto& b : m_buffers) b.assign(m_lane_bytes / sizeof(float), 1.0f);
+    // Two queue pairs of eight slots per PE.
+    m_rings.assign(ranks * lanes, std::vector<uint8_t>(2 * 8 * kSlotBytes, 1));
+    m_staging.assign(kSlotBytes / sizeof(float), 0.0f);
+  }
+
+  void run() {
+    // Per phase and direction a link carries one and a half chunks (n = 4): of every lane and rank, three chunks come
+    // in over both directions. In the first phase each is added to local memory and all but the owner's combination
+    // goes on; in the second each is stored and a third goes on.
+    for (uint32_t pe = 0; pe < m_ranks * m_lanes; ++pe) {
+      for (uint32_t c = 0; c < m_ranks; ++c) reduce_chunk(pe, c);
+    }
+    for (uint32_t pe = 0; pe < m_ranks * m_lanes; ++pe) {
+      for (uint32_t c = 1; c < m_ranks; ++c) gather_chunk(pe, c);
+    }
+  }
+
+ private:
+  uint8_t* slot(uint32_t pe) { return m_rings[pe].data() + (m_next++ % 16) * kSlotBytes + kHeader; }
+
+  void reduce_chunk(uint32_t pe, uint32_t chunk) {
+    float* local = m_buffers[pe].data() + chunk * m_chunk / sizeof(float);
+    for (uint64_t at = 0; at < m_chunk; at += kPayload) {
+      const uint64_t n = std::min<uint64_t>(kPayload, m_chunk - at) / sizeof(float);
+      const float* in = reinterpret_cast<const float*>(slot(pe));
+      float* mine = local + at / sizeof(float);
+      for (uint64_t i = 0; i < n; ++i) m_staging[i] = mine[i] + in[i];
+      std::memcpy(slot((pe + 1) % (m_ranks * m_lanes)), m_staging.data(), n * sizeof(float));
+    }
+  }
+  void gather_chunk(uint32_t pe, uint32_t chunk) {
+    float* local = m_buffers[pe].data() + chunk * m_chunk / sizeof(float);
+    for (uint64_t at = 0; at < m_chunk; at += kPayload) {
+      const uint64_t n = std::min<uint64_t>(kPayload, m_chunk - at);
+      const uint8_t* in = slot(pe);
+      std::memcpy(slot((pe + 1) % (m_ranks * m_lanes)), in, n);
+      std::memcpy(reinterpret_cast<uint8_t*>(local) + at, in, n);
+    }
+  }
+
+  const uint32_t m_ranks, m_lanes;
+  const uint64_t m_lane_bytes, m_chunk;
+  std::vector<std::vector<float>> m_buffers;
+  std::vector<std::vector<uint8_t>> m_rings;
+  std::vector<float> m_staging;
+  uint32_t m_next = 0;
+};
+
+uint64_t messages_sent(platform::Machine& machine) {
+  const SystemConfig& c = machine.system->config();
+  uint64_t n = 0;
+  for (uint32_t s = 0; s < c.sips; ++s) {
+    for (uint32_t k = 0; k < c.cubes(); ++k) {
+      n += machine.system->pe({SipId{s}, CubeId{k}, PeId{0}}).executor().move_stats().messages_sent;
+    }
+  }
+  return n;
+}
+
+/// Runs all-reduces of `bytes` per rank on `machine` for every iteration; answers the seconds of wall time.
+double all_reduces(platform::Machine& machine, uint64_t bytes, benchmark::State& state, Ps& simulated) {
+  runtime::Context& ctx = *machine.context;
+  const uint32_t ranks = machine.system->config().sips;
+  double seconds = 0;
+  std::vector<runtime::Tensor> tensors(ranks);
+  ctx.spawn([&](uint32_t rank) { tensors[rank] = ctx.ones({bytes / 4}); }, ranks);
+  for (auto _ : state) {
+    double this_time = 0;
+    ctx.spawn(
+        [&](uint32_t rank) {
+          ctx.distributed.barrier();
+          const auto begin = std::chrono::steady_clock::now();
+          const auto work = ctx.distributed.all_reduce(tensors[rank]);
+          this_time =
+              std::max(this_time, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+          if (rank == 0) simulated = work.record().end - work.record().start;
+        },
+        ranks);
+    seconds += this_time;
+    state.SetIterationTime(this_time);
+  }
+  return seconds;
+}
+
+void allReduce64MiB(benchmark::State& state) {
+  fresh_context();
+  constexpr uint64_t kBytes = 64 << 20;
+  auto* machine = new platform::Machine(platform("ring4"));
+  double plain_s = 0, ours_s = 0;
+  Ps simulated = 0;
+  machine->run([&] {
+    machine->context->distributed.init_process_group();
+    ours_s = all_reduces(*machine, kBytes, state, simulated) / static_cast<double>(state.iterations());
+  });
+  PlainLoops plain(kBytes, 4, 16);
+  plain.run();
+  constexpr int kPlainRuns = 3;
+  for (int i = 0; i < kPlainRuns; ++i) plain_s += seconds_of([&] { plain.run(); }) / kPlainRuns;
+  const double bound_ps = 1.5 * kBytes / 200e9 * 1e12;
+  state.counters["plain_ms"] = plain_s * 1e3;
+  state.counters["ratio"] = ours_s / plain_s;
+  state.counters["simulated_us"] = static_cast<double>(simulated) / 1e6;
+  state.counters["efficiency"] = bound_ps / static_cast<double>(simulated);
+}
+BENCHMARK(allReduce64MiB)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(5);
+
+void messages(benchmark::State& state, const std::vector<std::string>& sets, const char* name, uint64_t bytes) {
+  fresh_context();
+  auto* machine = new platform::Machine(platform(name, sets));
+  double seconds = 0;
+  uint64_t sent = 0;
+  Ps simulated = 0;
+  machine->run([&] {
+    machine->context->distributed.init_process_group();
+    const uint64_t before = messages_sent(*machine);
+    seconds = all_reduces(*machine, bytes, state, simulated);
+    sent = messages_sent(*machine) - before;
+  });
+  state.counters["messages_per_second"] = static_cast<double>(sent) / seconds;
+}
+
+void messagesWithData(benchmark::State& state) {
+  messages(state, {"ipcq.sip.slot_bytes=4 KiB"}, "ring4", 16 << 20);
+}
+BENCHMARK(messagesWithData)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(5);
+
+void messagesTimingOnly(benchmark::State& state) {
+  messages(state, {"ipcq.sip.slot_bytes=4 KiB", "simulation.functional=false"}, "ring4", 16 << 20);
+}
+BENCHMARK(messagesTimingOnly)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(5);
+
+}  // namespace
+}  // namespace ahbm::bench

@@ -1,0 +1,322 @@
+// What goes wrong ends in a report that names the cause, and leaves a machine on which the next group works.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "ahbm/registers/pe.h"
+#include "ahbm/registers/qp.h"
+#include "models/core/config/load_config.h"
+#include "models/pe/executor.h"
+#include "runtime/distributed/distributed.h"
+#include "tests/runtime/machine.h"
+
+namespace ahbm::runtime::test {
+namespace {
+
+using ahbm::test::now;
+using ahbm::test::SimTest;
+using testing::Each;
+using testing::HasSubstr;
+namespace pe_regs = regs::pe;
+
+constexpr uint32_t kSips = 3;
+constexpr uint64_t kCount = 60000;  ///< floats: many messages per queue pair
+
+SystemConfig config() {
+  SystemConfig c = tiny(kSips);
+  c.simulation.stall_limit = us(50);
+  return c;
+}
+
+class TroubleTest : public SimTest {
+ protected:
+  static PeLocation pe0(uint32_t sip, uint32_t cube = 0) { return {SipId{sip}, CubeId{cube}, PeId{0}}; }
+
+  /// An all-reduce by rank threads; answers what it throws, empty when it is right.
+  static std::string all_reduce(Machine& m, const std::function<void()>& meanwhile = {}) {
+    auto& d = m.ctx.distributed;
+    std::string text;
+    uint64_t wrong = 0;
+    if (meanwhile) sc_core::sc_spawn(meanwhile);
+    try {
+      m.ctx.spawn(
+          [&](uint32_t rank) {
+            const Tensor t = m.ctx.full({kCount}, rank + 1.0);
+            d.all_reduce(t);
+            for (const float v : t.to_host<float>(SipId{rank})) wrong += v != 6.f;
+          },
+          kSips);
+    } catch (const std::runtime_error& e) {
+      text = e.what();
+    }
+    if (text.empty()) {
+      EXPECT_EQ(wrong, 0u) << "wrong and not reported";
+    }
+    return text;
+  }
+
+  /// The machine is as new: nothing is left in a queue, and a group of the same machine reduces exactly.
+  static void expect_works(Machine& m) {
+    auto& d = m.ctx.distributed;
+    d.destroy_process_group();
+    EXPECT_FALSE(d.is_initialized());
+    EXPECT_EQ(m.device.tags_in_use(), 0u);
+    EXPECT_EQ(m.device.queue_pairs().queue_pairs_in_use(), 0u);
+    EXPECT_EQ(m.system.payloads().live(), 0u);
+    EXPECT_EQ(m.system.host_bridge.transfers_under_way(), 0u);
+    for (uint32_t s = 0; s < kSips; ++s) {
+      for (uint32_t c = 0; c < 4; ++c) {
+        EXPECT_EQ(m.device.allocator(SipId{s}, CubeId{c}).used(), 0u);
+        EXPECT_EQ(m.system.pe(pe0(s, c)).executor().queued(), 0u);
+        EXPECT_FALSE(m.system.pe(pe0(s, c)).executor().running());
+        for (uint32_t q = 0; q < m.device.config().ipcq.queue_pairs; ++q) {
+          uint32_t word = 0;
+          m.system.host_bridge.debug_read(qp_reg_address(pe0(s, c), QpId{q}, regs::qp::offset::CTRL), &word, 4);
+          EXPECT_EQ(word, 0u) << s << ' ' << c << ' ' << q;
+        }
+      }
+    }
+    d.init_process_group();
+    EXPECT_EQ(all_reduce(m), "");
+  }
+};
+
+// Collectives 21, and the machine's own resets in the middle: ten rounds on one machine.
+TEST_F(TroubleTest, EveryFailureInMidAllReduceLeavesAWorkingMachineTenTimes) {
+  Machine m(config());
+  run([&] {
+    m.ctx.distributed.init_process_group();
+    EXPECT_EQ(all_reduce(m), "");
+    for (uint32_t round = 0; round < 10; ++round) {
+      SCOPED_TRACE(round);
+      const PeLocation victim = pe0(round % kSips, round % 4);
+      const std::string text = all_reduce(m, [&m, victim, round] {
+        while (!m.system.pe(victim).executor().running()) sc_core::wait(50, sc_core::SC_NS);
+        sc_core::wait(models::to_sc_time(ns(800) + ns(137) * round));
+        const auto write = [&](Addr at, uint32_t v) { m.system.host_bridge.write(at, &v, 1); };
+        switch (round % 5) {
+          case 0:
+            write(pe_sfr_address(victim, pe_regs::offset::CTRL), static_cast<uint32_t>(pe_regs::CTRL_ABORT.mask()));
+            break;
+          case 1:
+            write(pe_sfr_address(victim, pe_regs::offset::CTRL), static_cast<uint32_t>(pe_regs::CTRL_RESET.mask()));
+            break;
+          case 2:
+            write(cube_base(victim.sip, victim.cube) + addr::kCubeSfr + 8, 1);
+            break;
+          case 3: {
+            Fault stop;
+            stop.kind = FaultKind::StopPe;
+            stop.pe = victim;
+            stop.at = now();
+            m.system.inject(stop);
+            break;
+          }
+          case 4:
+            m.system.sip_rst_n[value(victim.sip)].write(false);
+            sc_core::wait(5, sc_core::SC_US);
+            m.system.sip_rst_n[value(victim.sip)].write(true);
+            break;
+        }
+      });
+      EXPECT_NE(text, "") << "the kernel ended before the trouble began";
+      if (round % 5 == 0) {
+        EXPECT_THAT(text, HasSubstr("aborted"));
+      }
+      if (round % 5 == 3) {
+        EXPECT_THAT(text, HasSubstr("stop_pe"));
+      }
+      expect_works(m);
+    }
+  });
+}
+
+TEST_F(TroubleTest, AGroupMadeAfterAResetCarriesTheNewEpochs) {
+  Machine m(config());
+  run([&] {
+    auto& d = m.ctx.distributed;
+    for (uint32_t i = 0; i < 3; ++i) {
+      const auto reset = static_cast<uint8_t>(pe_regs::CTRL_RESET.mask());
+      m.system.host_bridge.write(pe_sfr_address(pe0(1), pe_regs::offset::CTRL), &reset, 1);
+      sc_core::wait(5, sc_core::SC_US);
+    }
+    d.init_process_group();
+    EXPECT_EQ(all_reduce(m), "");
+    uint64_t stale = 1;
+    m.system.host_bridge.debug_read(pe_sfr_address(pe0(1), pe_regs::offset::STALE_DROPPED), &stale, sizeof stale);
+    EXPECT_EQ(stale, 0u);
+    bool seen = false;
+    for (uint32_t q = 0; q < 8; ++q) {
+      uint32_t peer = 0;
+      Addr base = 0;
+      m.system.host_bridge.debug_read(qp_reg_address(pe0(0), QpId{q}, regs::qp::offset::PEER_QP), &peer, 4);
+      m.system.host_bridge.debug_read(qp_reg_address(pe0(0), QpId{q}, regs::qp::offset::PEER_PE), &base, 8);
+      if (base != pe_base(pe0(1))) continue;
+      seen = true;
+      EXPECT_EQ(regs::qp::PEER_QP_EPOCH.of(peer), 3u);
+    }
+    EXPECT_TRUE(seen);
+  });
+}
+
+TEST_F(TroubleTest, MessagesOfAnOlderEpochAreDroppedAndCounted) {
+  Machine m(config());
+  run([&] {
+    auto& d = m.ctx.distributed;
+    d.init_process_group();
+    EXPECT_EQ(all_reduce(m), "");
+    const auto reset = static_cast<uint8_t>(pe_regs::CTRL_RESET.mask());
+    m.system.host_bridge.write(pe_sfr_address(pe0(1), pe_regs::offset::CTRL), &reset, 1);
+    sc_core::wait(5, sc_core::SC_US);
+    EXPECT_NE(all_reduce(m), "");
+    uint64_t stale = 0;
+    m.system.host_bridge.debug_read(pe_sfr_address(pe0(1), pe_regs::offset::STALE_DROPPED), &stale, sizeof stale);
+    EXPECT_GT(stale, 0u);
+    expect_works(m);
+  });
+}
+
+void throws_int(tl::Tl&, const tl::Args&) {
+  throw 42;
+}
+void touches_null(tl::Tl& t, const tl::Args&) {
+  t.load(0, 4, DType::Float32);
+}
+
+TEST_F(TroubleTest, KernelsThatFailAreNamedWithTheirAddress) {
+  Machine m(config(), [](tl::KernelRegistry& k) {
+    k.add("throws_int", throws_int);
+    k.add("touches_null", touches_null);
+  });
+  run([&] {
+    EXPECT_THAT(message_of<std::runtime_error>([&] { m.device.wait(m.ctx.launch_on("throws_int", {pe0(0)}, {})); }),
+                testing::AllOf(HasSubstr("throws_int failed on sip0.cube0.pe0"), HasSubstr("kernel")));
+    EXPECT_THAT(
+        message_of<std::runtime_error>([&] { m.device.wait(m.ctx.launch_on("touches_null", {pe0(2, 1)}, {})); }),
+        testing::AllOf(HasSubstr("sip2.cube1.pe0"), HasSubstr("FAULT_ADDR 0x0")));
+  });
+}
+
+// --- injected faults
+
+struct Case {
+  const char* name;
+  const char* yaml;
+  std::vector<const char*> in_report;
+};
+void PrintTo(const Case& c, std::ostream* os) {
+  *os << c.name;
+}
+
+class InjectedFaults : public TroubleTest, public testing::WithParamInterface<Case> {};
+
+TEST_P(InjectedFaults, AreNamedAndTheNextGroupWorks) {
+  SystemConfig c = config();
+  c.faults = parse_system_config(std::string("system: {sips: {count: 3}}\nsip: {cube_mesh: {w: 2, h: 2}}\n"
+                                             "cube: {pes: 2}\nfaults:\n  - ") +
+                                     GetParam().yaml + "\n",
+                                 "faults.yaml")
+                 .faults;
+  ASSERT_EQ(c.faults.size(), 1u);
+  Machine m(c);
+  run([&] {
+    auto& d = m.ctx.distributed;
+    d.init_process_group();
+    const std::string text = all_reduce(m);
+    for (const char* part : GetParam().in_report) EXPECT_THAT(text, HasSubstr(part));
+    EXPECT_EQ(m.system.faults().fired().size(), 1u);
+    if (c.faults[0].kind == FaultKind::FailLink || c.faults[0].kind == FaultKind::AddressError) return;  // they last
+    expect_works(m);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, InjectedFaults,
+    testing::Values(Case{"drop",
+                         "{kind: drop_message, sip: 0, cube: 0, pe: 0, message: 3}",
+                         {"injected: fault 0 (drop_message: message 3 of sip0.cube0.pe0) struck at"}},
+                    Case{"drop_of_a_queue_pair",
+                         "{kind: drop_message, sip: 1, cube: 2, pe: 0, message: 2, qp: 3}",
+                         {"drop_message: message 2 of sip1.cube2.pe0 on QP 3"}},
+                    Case{"header",
+                         "{kind: corrupt_message, sip: 2, cube: 1, pe: 0, message: 2}",
+                         {"injected: fault 0 (corrupt_message: header of message 2 of sip2.cube1.pe0) struck at"}},
+                    Case{"payload",
+                         "{kind: corrupt_message, sip: 0, cube: 3, pe: 0, message: 4, part: payload}",
+                         {"a message was altered on its way",
+                          "corrupt_message: payload of message 4 of sip0.cube3.pe0"}},
+                    Case{"link", "{kind: fail_link, from: 0, to: 1}", {"fail_link: sip0 <-> sip1 at 0 ns"}},
+                    Case{"one_way",
+                         "{kind: fail_link, from: 0, to: 1, side: E, both_directions: false, at: 1 ns}",
+                         {"fail_link: sip0 -> sip1 (side E) at 1 ns"}},
+                    Case{"cube_link",
+                         "{kind: fail_link, sip: 0, from_cube: 1, to_cube: 3}",
+                         {"fail_link: sip0.cube1 <-> cube3 at 0 ns"}},
+                    Case{"stop",
+                         "{kind: stop_pe, sip: 1, cube: 0, pe: 0}",
+                         {"stalled at", "nothing: the PE is stopped", "stop_pe: sip1.cube0.pe0 at 0 ns"}},
+                    Case{"address",
+                         "{kind: address_error, sip: 0, cube: 0, offset: 4 KiB, bytes: 64 B, access: read}",
+                         {"address_error: read access to 0x", "[injected: fault 0"}}),
+    [](const auto& case_info) { return case_info.param.name; });
+
+TEST_F(TroubleTest, AFaultThatStrikesNothingChangesNothing) {
+  SystemConfig c = config();
+  Fault f;
+  f.pe = {SipId{0}, CubeId{0}, PeId{1}};  // sends nothing
+  c.faults = {f};
+  Machine m(c);
+  Ps with = 0;
+  run([&] {
+    m.ctx.distributed.init_process_group();
+    m.ctx.distributed.on_collective = [&](const distributed::CollectiveRecord& r) { with = r.end - r.start; };
+    EXPECT_EQ(all_reduce(m), "");
+    EXPECT_TRUE(m.system.faults().fired().empty());
+    EXPECT_EQ(m.system.faults().note(), "");
+    f.pe.sip = SipId{9};
+    EXPECT_THAT(message_of<std::invalid_argument>([&] { m.system.inject(f); }), HasSubstr("the machine has 3 SIPs"));
+    Fault link;
+    link.kind = FaultKind::FailLink;
+    link.to = SipId{0};
+    EXPECT_THAT(message_of<std::invalid_argument>([&] { m.system.inject(link); }), HasSubstr("no such link"));
+  });
+  EXPECT_GT(with, 0u);
+}
+
+TEST_F(TroubleTest, ACorruptionInATimingOnlyRunIsReportedToo) {
+  SystemConfig c = config();
+  c.simulation.functional = false;
+  Fault f;
+  f.kind = FaultKind::CorruptMessage;
+  f.pe = pe0(1);
+  c.faults = {f};
+  Machine m(c);
+  run([&] {
+    m.ctx.distributed.init_process_group();
+    EXPECT_THAT(message_of<std::runtime_error>([&] {
+                  m.ctx.spawn([&](uint32_t) { m.ctx.distributed.all_reduce(m.ctx.empty({kCount})); }, kSips);
+                }),
+                HasSubstr("corrupt_message: header of message 1 of sip1.cube0.pe0"));
+  });
+}
+
+TEST_F(TroubleTest, AForgedCompletionIsNotBelieved) {
+  Machine m(config());
+  run([&] {
+    m.ctx.distributed.init_process_group();
+    const std::string text = all_reduce(m, [&m] {
+      for (uint32_t i = 0; i < 200; ++i) {
+        const launch::Completion forged{0, 0xFFFF, 0};
+        for (uint32_t s = 0; s < kSips; ++s) {
+          m.system.host_bridge.write(mailbox_address(SipId{s}, i % 16), &forged, sizeof forged);
+        }
+        sc_core::wait(100, sc_core::SC_NS);
+      }
+    });
+    EXPECT_EQ(text, "");
+    EXPECT_GT(m.device.unexpected_completions(), 0u);
+  });
+}
+
+}  // namespace
+}  // namespace ahbm::runtime::test
