@@ -224,7 +224,7 @@ TEST_F(ObserveProgram, MistakesAreNamed) {
   EXPECT_THAT(error(trace + " --trace-from 5"), HasSubstr("--trace-from: "));
   EXPECT_THAT(error(trace + " --trace-filter system.sip7"), HasSubstr("--trace-filter: 'system.sip7' selects nothing"));
   EXPECT_THAT(error("--log system=loud"), HasSubstr("'loud' is no log level"));
-  EXPECT_THAT(error("--record system.sip7.cube0.hbm"), HasSubstr("system.sip7.cube0.hbm"));
+  EXPECT_THAT(error("--record system.sip7.cube0.hbm=" + file("r.csv")), HasSubstr("system.sip7.cube0.hbm"));
   EXPECT_THAT(error("--record =x"), HasSubstr("'=x' is not PATH or PATH=FILE"));
   EXPECT_THAT(error("--stats /nonexistent/s.csv"), HasSubstr("/nonexistent/s.csv"));
   EXPECT_THAT(error("--vcd /nonexistent/w.vcd"), HasSubstr("/nonexistent/w.vcd"));
