@@ -29,6 +29,7 @@ class Calendar {
       const Slot slot{earliest, earliest + duration};
       if (earliest == m_last.end && m_last.end > m_last.begin) {
         m_last.end = slot.end;
+        if (!m_busy.empty()) prune(now);
         return slot;
       }
       if (m_last.end > now) {
@@ -37,9 +38,7 @@ class Calendar {
         if (size() > kMaxIntervals) join_earliest();
         return slot;
       }
-      if (!m_busy.empty()) {
-        prune(now);  // what lies before a passed interval has passed too
-      }
+      if (!m_busy.empty()) prune(now);  // what lies before a passed interval has passed too
       m_last = {slot.begin, slot.end};
       return slot;
     }

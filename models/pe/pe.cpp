@@ -84,7 +84,9 @@ struct Pe::Impl : IpcqHost, SfrHost {
   void interrupt_level(bool high) override {
     if (high == irq_level) return;
     irq_level = high;
-    if (sc_core::sc_get_status() == sc_core::SC_RUNNING) {
+    if (driving_line) {
+      // The process that is running writes the line when this returns.
+    } else if (sc_core::sc_get_status() == sc_core::SC_RUNNING) {
       irq_changed.notify();  // in this delta cycle
     } else {
       irq_changed.notify(sc_core::SC_ZERO_TIME);
@@ -136,6 +138,7 @@ struct Pe::Impl : IpcqHost, SfrHost {
   tlm_utils::simple_initiator_socket<Pe> sfr_out;
   tlm_utils::simple_initiator_socket<Pe> ipcq_out;
   bool irq_level = false;
+  bool driving_line = false;
   sc_core::sc_event irq_changed;  ///< one process drives the line, whoever's access changed it
   const observe::Tap* tap = nullptr;
   Route firmware_route;
@@ -218,7 +221,9 @@ void Pe::end_of_elaboration() {
 }
 
 void Pe::on_line() {
+  m_impl->driving_line = true;
   if (rst_n.negedge()) m_impl->reset();
+  m_impl->driving_line = false;
   irq_out.write(m_impl->irq_level);
 }
 
