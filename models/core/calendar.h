@@ -24,22 +24,23 @@ class Calendar {
   /// Reserves `duration` at or after `earliest`. Everything that ended at or before `now` is forgotten.
   /// \pre now <= earliest
   Slot reserve(Ps now, Ps earliest, Ps duration) {
-    // The common cases touch nothing but this object: the resource is free from `earliest` on for good.
-    if (earliest >= m_last.end && duration != 0) {
-      const Slot slot{earliest, earliest + duration};
-      if (earliest == m_last.end && m_last.end > m_last.begin) {
+    // The common cases touch nothing but this object: nothing is reserved after `earliest`, or only the interval that
+    // is going on then, and the transfer follows it.
+    if (earliest >= m_last.begin && duration != 0) {
+      const bool joins = earliest <= m_last.end && m_last.end > m_last.begin;
+      const Ps begin = joins ? m_last.end : earliest;
+      const Slot slot{begin, begin + duration};
+      if (joins) {
         m_last.end = slot.end;
         if (!m_busy.empty()) prune(now);
-        return slot;
-      }
-      if (m_last.end > now) {
+      } else if (m_last.end > now && m_last.end > m_last.begin) {
         push_last(now);
         m_last = {slot.begin, slot.end};
         if (size() > kMaxIntervals) join_earliest();
-        return slot;
+      } else {
+        if (!m_busy.empty()) prune(now);  // what lies before a passed interval has passed too
+        m_last = {slot.begin, slot.end};
       }
-      if (!m_busy.empty()) prune(now);  // what lies before a passed interval has passed too
-      m_last = {slot.begin, slot.end};
       return slot;
     }
     return reserve_among(now, earliest, duration);

@@ -28,6 +28,9 @@ class SparseMemory {
   void clear();
 
  private:
+  static constexpr uint64_t kLargeWrite = 256 << 10;
+  void prefer_huge_pages(uint64_t offset, uint64_t n);
+
   const uint64_t m_bytes;
   uint8_t* m_base = nullptr;
 };

@@ -393,7 +393,8 @@ void Executor::pause_until(Ps t) {
 // --- tiles
 
 uint8_t* Executor::tcm_alloc(uint64_t bytes) {
-  const uint64_t at = m_scratch.allocate(bytes);
+  uint64_t at = m_scratch.allocate(bytes);
+  if (at == Scratch::kNone && m_engine.give_back_spares()) at = m_scratch.allocate(bytes);
   if (at == Scratch::kNone) {
     throw tl::ProtocolError(fmt::format("PE {}: a tile of {} bytes does not fit: {} of {} bytes of TCM are in use",
                                         flat_pe(), bytes, m_scratch.used(), m_scratch.capacity()));

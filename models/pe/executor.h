@@ -1,8 +1,8 @@
 // Runs launched kernels: `tl` on the hardware of one PE. One SC_THREAD, spawned at the first launch.
 #pragma once
 
-#include <deque>
 #include <exception>
+#include <list>
 #include <string>
 #include <systemc>
 
@@ -120,7 +120,7 @@ class Executor : public tl::Tl, private IpcqListener {
   MoveEngine m_engine;
   RoutedInitiator m_out;
   Route m_completion_route;
-  std::deque<Queued> m_queue;
+  std::list<Queued> m_queue;  ///< nothing is allocated for the many PEs that never run
   sc_core::sc_event m_wake, m_space;
   bool m_spawned = false, m_running = false, m_sleeping = false;
   bool m_abort = false, m_reset = false;

@@ -33,6 +33,7 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
   m_done.clear();
   m_in_flight = 0;
   m_stored_by = 0;
+  m_spares.clear();
   m_parts.scratch->reset();
 }
 
@@ -79,7 +80,7 @@ tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
   m_done.push_back(move.count == 0);
   if (move.count == 0) {
     while (!m_done.empty() && m_done.front()) {
-      m_done.pop_front();
+      m_done.erase(m_done.begin());
       ++m_first_handle;
     }
     return handle;
@@ -167,16 +168,18 @@ std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited) {
 void MoveEngine::advance(MoveState& m, Ps now) {
   m.dirty = false;
   m.next_time = m.lazy_time = kNever;
-  // In the order of a piece's life, so that one pass takes it as far as it can go. Only a retired piece opens the
-  // window for earlier stages again.
-  do {
+  // In the order of a piece's life, so that one pass takes it as far as it can go. Only a computed or a retired piece
+  // lets earlier stages begin with further ones.
+  for (bool again = true; again;) {
+    const uint32_t computed = m.computed;
     advance_loads(m, now);
     advance_receives(m, now);
     advance_computes(m, now);
     advance_settles(m, now);
     advance_sends(m, now);
     advance_stores(m, now);
-  } while (advance_retires(m, now) && m.retired < m.pieces);
+    again = (advance_retires(m, now) || m.computed != computed) && m.retired < m.pieces;
+  }
 }
 
 uint32_t MoveEngine::piece_count(const MoveState& m, uint32_t i) const {
@@ -197,8 +200,14 @@ bool MoveEngine::open(MoveState& m, uint32_t i) {
 
 bool MoveEngine::stage(MoveState& m, Piece& p) {
   if (p.stage != Scratch::kNone) return true;
-  const uint64_t bytes = ipcq::kHeaderBytes + uint64_t{m.piece_elems} * m.item;
+  const uint64_t bytes = stage_bytes(m);
+  if (bytes == m_spare_bytes && !m_spares.empty()) {
+    p.stage = m_spares.back();  // the one used last: its lines are still near
+    m_spares.pop_back();
+    return true;
+  }
   p.stage = m_parts.scratch->allocate(bytes);
+  if (p.stage == Scratch::kNone && give_back_spares()) p.stage = m_parts.scratch->allocate(bytes);
   if (p.stage != Scratch::kNone) return true;
   m_starved = true;
   if (m_parts.scratch->used() == 0) {
@@ -206,6 +215,23 @@ bool MoveEngine::stage(MoveState& m, Piece& p) {
                                         m_flat_pe, bytes, m_parts.scratch->capacity()));
   }
   return false;
+}
+
+void MoveEngine::unstage(const MoveState& m, uint64_t at) {
+  const uint64_t bytes = stage_bytes(m);
+  if (m_spares.empty()) m_spare_bytes = bytes;
+  if (bytes == m_spare_bytes) {
+    m_spares.push_back(at);
+  } else {
+    m_parts.scratch->release(at, bytes);
+  }
+}
+
+bool MoveEngine::give_back_spares() {
+  for (const uint64_t at : m_spares) m_parts.scratch->release(at, m_spare_bytes);
+  const bool any = !m_spares.empty();
+  m_spares.clear();
+  return any;
 }
 
 uint8_t* MoveEngine::accumulator(const MoveState& m, const Piece& p) const {
@@ -218,7 +244,10 @@ uint8_t* MoveEngine::payload(uint8_t* slot) const {
 
 void MoveEngine::advance_loads(MoveState& m, Ps now) {
   if (m.move.local == 0) return;
-  while (m.loaded < m.pieces && open(m, m.loaded)) {
+  // Far enough ahead to cover the memory's latency, and no further: what is staged early has left the caches of the
+  // host when it is needed.
+  const uint32_t ahead = std::max<uint32_t>(2, kLoadAheadBytes / (m.piece_elems * m.item));
+  while (m.loaded < m.pieces && m.loaded < m.computed + ahead && open(m, m.loaded)) {
     Piece& p = m.piece(m.loaded);
     if (m_parts.dma->in_free() > now) {
       wake_at(m, m_parts.dma->in_free());
@@ -462,7 +491,7 @@ bool MoveEngine::advance_retires(MoveState& m, Ps now) {
       break;
     }
     if (p.stage != Scratch::kNone) {
-      m_parts.scratch->release(p.stage, ipcq::kHeaderBytes + uint64_t{m.piece_elems} * m.item);
+      unstage(m, p.stage);
       p.stage = Scratch::kNone;
       if (m_starved) {
         m_starved = false;
@@ -485,7 +514,7 @@ void MoveEngine::release_slots(MoveState& m, Piece& p, Ps at) {
 void MoveEngine::finish(MoveState& m) {
   m_done[m.handle - m_first_handle] = true;
   while (!m_done.empty() && m_done.front()) {
-    m_done.pop_front();
+    m_done.erase(m_done.begin());
     ++m_first_handle;
   }
   m.handle = 0;

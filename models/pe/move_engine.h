@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "models/core/ipcq_protocol.h"
 #include "models/ipcq/ipcq_port.h"
 #include "models/pe/compute.h"
 #include "models/pe/dma.h"
@@ -67,6 +68,9 @@ class MoveEngine {
   bool message_came(QpId qp);
   bool credit_came(QpId qp);
 
+  /// Staging areas that are kept for the next piece go back to the scratch memory. False: there were none.
+  bool give_back_spares();
+
   /// Latest time at which everything that was stored has reached its memory.
   Ps stored_by() const { return m_stored_by; }
   /// One line per blocked move, for the stall report.
@@ -83,6 +87,7 @@ class MoveEngine {
  private:
   static constexpr Ps kNotWaiting = ~Ps{0};
   static constexpr Ps kNever = ~Ps{0};
+  static constexpr uint32_t kLoadAheadBytes = 64 << 10;
   static constexpr uint32_t kWindow = 8;  ///< pieces of one move in flight
 
   struct Piece {
@@ -132,6 +137,8 @@ class MoveEngine {
   uint32_t piece_count(const MoveState& m, uint32_t i) const;
   uint64_t piece_offset(const MoveState& m, uint32_t i) const { return uint64_t{i} * m.piece_elems * m.item; }
   bool stage(MoveState& m, Piece& p);
+  void unstage(const MoveState& m, uint64_t at);
+  static uint64_t stage_bytes(const MoveState& m) { return ipcq::kHeaderBytes + uint64_t{m.piece_elems} * m.item; }
   uint8_t* accumulator(const MoveState& m, const Piece& p) const;  ///< header first
   /// Where the data pointer of a transfer goes: null when the simulation moves no payload bytes.
   uint8_t* payload(uint8_t* slot) const;
@@ -161,12 +168,14 @@ class MoveEngine {
   std::vector<std::unique_ptr<MoveState>> m_pool;
   std::vector<MoveState*> m_free;
   std::vector<MoveState*> m_listed;  ///< moves that may do something: at the head of a lane, or without lanes
-  std::deque<bool> m_done;           ///< from m_first_handle on
+  std::vector<bool> m_done;          ///< from m_first_handle on
   tl::Handle m_first_handle = 1;
   uint32_t m_in_flight = 0;
   bool m_ripple = false;   ///< something happened that other moves may have waited for
   bool m_starved = false;  ///< a piece found no room to be staged
   std::vector<int16_t> m_lane_of_qp;
+  std::vector<uint64_t> m_spares;  ///< staging areas of m_spare_bytes that no piece uses
+  uint64_t m_spare_bytes = 0;
   Ps m_stored_by = 0;
   MoveStats m_stats;
   const observe::Tap* m_tap = nullptr;

@@ -32,36 +32,35 @@ class PlainLoops {
   void run() {
     // Per phase and direction a link carries one and a half chunks (n = 4): of every lane and rank, three chunks come
     // in over both directions. In the first phase each is added to local memory and all but the owner's combination
-    // goes on; in the second each is stored and a third goes on.
-    for (uint32_t pe = 0; pe < m_ranks * m_lanes; ++pe) {
-      for (uint32_t c = 0; c < m_ranks; ++c) reduce_chunk(pe, c);
+    // goes on; in the second each is stored and a third goes on. The PEs take turns slot by slot, as on the machine.
+    const uint32_t pes = m_ranks * m_lanes;
+    for (uint32_t c = 0; c < m_ranks; ++c) {
+      for (uint64_t at = 0; at < m_chunk; at += kPayload) {
+        for (uint32_t pe = 0; pe < pes; ++pe) reduce_piece(pe, c, at);
+      }
     }
-    for (uint32_t pe = 0; pe < m_ranks * m_lanes; ++pe) {
-      for (uint32_t c = 1; c < m_ranks; ++c) gather_chunk(pe, c);
+    for (uint32_t c = 1; c < m_ranks; ++c) {
+      for (uint64_t at = 0; at < m_chunk; at += kPayload) {
+        for (uint32_t pe = 0; pe < pes; ++pe) gather_piece(pe, c, at);
+      }
     }
   }
 
  private:
-  uint8_t* slot(uint32_t pe) { return m_rings[pe].data() + (m_next++ % 16) * kSlotBytes + kHeader; }
+  uint8_t* slot(uint32_t pe, uint64_t at) { return m_rings[pe].data() + (at / kPayload % 16) * kSlotBytes + kHeader; }
 
-  void reduce_chunk(uint32_t pe, uint32_t chunk) {
-    float* local = m_buffers[pe].data() + chunk * m_chunk / sizeof(float);
-    for (uint64_t at = 0; at < m_chunk; at += kPayload) {
-      const uint64_t n = std::min<uint64_t>(kPayload, m_chunk - at) / sizeof(float);
-      const float* in = reinterpret_cast<const float*>(slot(pe));
-      float* mine = local + at / sizeof(float);
-      for (uint64_t i = 0; i < n; ++i) m_staging[i] = mine[i] + in[i];
-      std::memcpy(slot((pe + 1) % (m_ranks * m_lanes)), m_staging.data(), n * sizeof(float));
-    }
+  void reduce_piece(uint32_t pe, uint32_t chunk, uint64_t at) {
+    const uint64_t n = std::min<uint64_t>(kPayload, m_chunk - at) / sizeof(float);
+    const float* in = reinterpret_cast<const float*>(slot(pe, at));
+    const float* mine = m_buffers[pe].data() + (chunk * m_chunk + at) / sizeof(float);
+    for (uint64_t i = 0; i < n; ++i) m_staging[i] = mine[i] + in[i];
+    std::memcpy(slot((pe + 1) % (m_ranks * m_lanes), at), m_staging.data(), n * sizeof(float));
   }
-  void gather_chunk(uint32_t pe, uint32_t chunk) {
-    float* local = m_buffers[pe].data() + chunk * m_chunk / sizeof(float);
-    for (uint64_t at = 0; at < m_chunk; at += kPayload) {
-      const uint64_t n = std::min<uint64_t>(kPayload, m_chunk - at);
-      const uint8_t* in = slot(pe);
-      std::memcpy(slot((pe + 1) % (m_ranks * m_lanes)), in, n);
-      std::memcpy(reinterpret_cast<uint8_t*>(local) + at, in, n);
-    }
+  void gather_piece(uint32_t pe, uint32_t chunk, uint64_t at) {
+    const uint64_t n = std::min<uint64_t>(kPayload, m_chunk - at);
+    const uint8_t* in = slot(pe, at);
+    std::memcpy(slot((pe + 1) % (m_ranks * m_lanes), at), in, n);
+    std::memcpy(reinterpret_cast<uint8_t*>(m_buffers[pe].data()) + chunk * m_chunk + at, in, n);
   }
 
   const uint32_t m_ranks, m_lanes;
@@ -69,7 +68,6 @@ class PlainLoops {
   std::vector<std::vector<float>> m_buffers;
   std::vector<std::vector<uint8_t>> m_rings;
   std::vector<float> m_staging;
-  uint32_t m_next = 0;
 };
 
 uint64_t messages_sent(platform::Machine& machine) {
