@@ -84,7 +84,7 @@ class Point {
     std::vector<uint64_t> wrong(m_ranks, 0);
     std::vector<runtime::Tensor> tensors(m_ranks);
     runtime::distributed::Work work_of_first;
-    Clock::time_point begin = Clock::time_point::max(), end = Clock::time_point::min();
+    Clock::time_point begin = Clock::time_point::min(), end = Clock::time_point::min();
     ctx.spawn(
         [&](uint32_t rank) {
           std::optional<BufferGuards> guards;
@@ -92,12 +92,13 @@ class Point {
           runtime::Tensor t = ctx.empty({m_count}, o.dtype, m_policy);
           if (guards) guards->enclose(t);
           if (m_functional) {
+            const Turn turn(m_turn);
             const std::vector<uint8_t> host = contribution(rank, 0, m_count * m_pieces);
             t.upload(host.data(), host.size());
           }
           // Everybody starts together; nothing of the set-up above is measured.
           ctx.distributed.barrier();
-          begin = std::min(begin, Clock::now());
+          begin = Clock::now();  // the last rank to come is the one that launches
           const auto work = ctx.distributed.all_reduce(t, o.op);
           end = std::max(end, Clock::now());
           if (rank == 0) work_of_first = work;
@@ -111,7 +112,12 @@ class Point {
     const runtime::distributed::CollectiveRecord record = work_of_first.record();
     if (check) {
       const std::vector<uint8_t> want = expected(record, tensors[0].handle()->layout());
-      ctx.spawn([&](uint32_t rank) { wrong[rank] = count_wrong(tensors[rank], rank, want); }, m_ranks);
+      ctx.spawn(
+          [&](uint32_t rank) {
+            const Turn turn(m_turn);
+            wrong[rank] = count_wrong(tensors[rank], rank, want);
+          },
+          m_ranks);
     }
     AllReduceRow row;
     row.size_bytes = m_size;
@@ -208,6 +214,19 @@ class Point {
     return n;
   }
 
+  /// One rank at a time holds a copy of its tensor on the host: on a large machine all at once would fill it.
+  class Turn {
+   public:
+    explicit Turn(sc_core::sc_mutex& mutex) : m_mutex(mutex) { m_mutex.lock(); }
+    ~Turn() { m_mutex.unlock(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    sc_core::sc_mutex& m_mutex;
+  };
+
+  sc_core::sc_mutex m_turn{sc_core::sc_gen_unique_name("turn")};
   const AllReduceJob& m_job;
   Machine& m_machine;
   const uint32_t m_ranks;

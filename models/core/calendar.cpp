@@ -37,6 +37,32 @@ Calendar::Slot Calendar::reserve_among(Ps now, Ps earliest, Ps duration) {
     prune(now);
     return peek(earliest, 0);
   }
+  if (!m_busy.empty() && m_busy[m_head].end <= now) prune(now);
+  if (m_busy.empty() || earliest >= m_busy.back().end) {
+    // Only the gap before the last interval is concerned.
+    const bool touches = !m_busy.empty() && earliest == m_busy.back().end;
+    const Ps begin = touches ? m_busy.back().begin : earliest;
+    if (earliest + duration < m_last.begin) {
+      if (touches) {
+        m_busy.back().end = earliest + duration;
+      } else {
+        m_busy.push_back({begin, earliest + duration});
+        if (size() > kMaxIntervals) join_earliest();
+      }
+      return {earliest, earliest + duration};
+    }
+    const Ps left = earliest + duration - m_last.begin;
+    const Slot slot{earliest, left == 0 ? m_last.begin : m_last.end + left};
+    m_last = {begin, m_last.end + left};
+    if (touches) {
+      m_busy.pop_back();
+      if (m_head == m_busy.size()) {
+        m_busy.clear();
+        m_head = 0;
+      }
+    }
+    return slot;
+  }
   // Fill the gaps from `earliest` on, which lies before the end of the last interval. Every interval crossed merges
   // with the new one, since no gap is left between them.
   push_last(now);

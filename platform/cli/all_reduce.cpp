@@ -241,7 +241,7 @@ double AllReduceRow::efficiency() const {
 std::string csv_line(const AllReduceRow& r) {
   return fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{},{},{:.6f},{:.3f}", r.size_bytes, r.count, to_string(r.dtype),
                      to_string(r.op), r.algorithm, microseconds(r.time), r.algbw_gbps(), r.busbw_gbps(),
-                     r.wrong ? std::to_string(*r.wrong) : "", microseconds(r.bound), r.efficiency(), r.wall_ms);
+                     r.wrong ? std::to_string(*r.wrong) : "n/a", microseconds(r.bound), r.efficiency(), r.wall_ms);
 }
 
 std::string table_columns() {
@@ -256,7 +256,7 @@ std::string table_line(const AllReduceRow& r) {
   return fmt::format(
       " {:>12} {:>13} {:>9} {:>8} {:>11.3f} {:>8.2f} {:>8.2f} {:>7}  {:<17} {:>11.3f} {:>6.3f} {:>10.2f}\n",
       r.size_bytes, r.count, to_string(r.dtype), to_string(r.op), static_cast<double>(r.time) / 1e6, r.algbw_gbps(),
-      r.busbw_gbps(), r.wrong ? std::to_string(*r.wrong) : "N/A", r.algorithm, static_cast<double>(r.bound) / 1e6,
+      r.busbw_gbps(), r.wrong ? std::to_string(*r.wrong) : "n/a", r.algorithm, static_cast<double>(r.bound) / 1e6,
       r.efficiency(), r.wall_ms);
 }
 

@@ -193,7 +193,7 @@ TEST(AllReduceReport, TableOnStandardOutput) {
 TEST(AllReduceReport, UncheckedRunsSaySo) {
   const Result r = run({"-c", "tiny", "-b", "1K", "-e", "1K", "--no-check"}, report_each);
   EXPECT_EQ(r.code, kExitOk);
-  EXPECT_THAT(r.out, HasSubstr("    N/A  ring_bidirectional"));
+  EXPECT_THAT(r.out, HasSubstr("    n/a  ring_bidirectional"));
   EXPECT_THAT(r.out, HasSubstr("# Wrong values: not checked\n"));
 }
 
