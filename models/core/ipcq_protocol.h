@@ -16,8 +16,8 @@ struct SlotHeader {
   uint16_t step = 0;   ///< the algorithm's own step
   uint8_t dtype = 0;   ///< ahbm::DType
   uint8_t flags = 0;
-  uint32_t bytes = 0;   ///< payload bytes behind the header
-  uint32_t src_pe = 0;  ///< flat PE index of the sender
+  uint32_t bytes = 0;    ///< payload bytes behind the header
+  uint32_t src_pe = 0;   ///< flat PE index of the sender
   uint32_t message = 0;  ///< number of this message among those of its move, from 0
   uint32_t reserved[2] = {0, 0};
 };
