@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/fault/fault_injector.h"
+#include "models/memory/memory_access.h"
 #include "models/tlm/classify.h"
 #include "models/tlm/walk.h"
 
@@ -57,30 +58,7 @@ void Hbm::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) 
   }
   // Without a data pointer (the simulation moves no payload bytes) only time passes. What carries data is kept even
   // then, so that argument blocks reach their kernels.
-  if (trans.get_data_ptr() != nullptr) move_bytes(trans, offset);
-}
-
-void Hbm::move_bytes(tlm::tlm_generic_payload& trans, uint64_t offset) {
-  unsigned char* data = trans.get_data_ptr();
-  const uint64_t n = trans.get_data_length();
-  const unsigned char* enables = trans.get_byte_enable_ptr();
-  if (enables == nullptr) {
-    if (trans.is_write()) {
-      m_memory.write(offset, data, n);
-    } else if (trans.is_read()) {
-      m_memory.read(offset, data, n);
-    }
-    return;
-  }
-  const uint64_t period = trans.get_byte_enable_length();
-  for (uint64_t i = 0; i < n; ++i) {
-    if (enables[i % period] == TLM_BYTE_DISABLED) continue;
-    if (trans.is_write()) {
-      m_memory.write(offset + i, data + i, 1);
-    } else if (trans.is_read()) {
-      m_memory.read(offset + i, data + i, 1);
-    }
-  }
+  if (trans.get_data_ptr() != nullptr) move_bytes(m_memory, trans, offset);
 }
 
 unsigned Hbm::transport_dbg(tlm::tlm_generic_payload& trans) {

@@ -29,7 +29,6 @@ class Hbm : public sc_core::sc_module {
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi);
   tlm::tlm_response_status check(const tlm::tlm_generic_payload& trans) const;
-  void move_bytes(tlm::tlm_generic_payload& trans, uint64_t offset);
 
   const Addr m_base;
   const bool m_functional;

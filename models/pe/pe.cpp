@@ -7,6 +7,7 @@
 #include "ahbm/registers/pe.h"
 #include "models/fault/fault_injector.h"
 #include "models/ipcq/ipcq.h"
+#include "models/memory/memory_access.h"
 #include "models/pe/executor.h"
 #include "models/system/parts.h"
 #include "models/tlm/classify.h"
@@ -307,7 +308,7 @@ void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
     im.tcm.port().pass(now_ps(), *transit);
     // A message that its queue pair refuses must not reach a slot: what lies there may not have been read.
     const bool taken = notify == nullptr || im.ipcq.would_take(notify->qp, notify->bytes) == QpResult::Ok;
-    if (taken && trans.get_data_ptr() != nullptr) move_bytes(trans, local);
+    if (taken && trans.get_data_ptr() != nullptr) move_bytes(im.tcm.memory(), trans, local);
     if (trans.is_write() && trans.get_byte_enable_ptr() == nullptr) {
       if (notify != nullptr) {
         trans.set_response_status(
@@ -344,30 +345,6 @@ void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
     im.ipcq_out->b_transport(trans, inner);
   }
   if (trans.is_read() && trans.is_response_ok()) transit->wire_payload = trans.get_data_length();
-}
-
-void Pe::move_bytes(tlm::tlm_generic_payload& trans, uint64_t offset) {
-  SparseMemory& memory = m_impl->tcm.memory();
-  unsigned char* data = trans.get_data_ptr();
-  const uint64_t n = trans.get_data_length();
-  const unsigned char* enables = trans.get_byte_enable_ptr();
-  if (enables == nullptr) {
-    if (trans.is_write()) {
-      memory.write(offset, data, n);
-    } else {
-      memory.read(offset, data, n);
-    }
-    return;
-  }
-  const uint64_t period = trans.get_byte_enable_length();
-  for (uint64_t i = 0; i < n; ++i) {
-    if (enables[i % period] == TLM_BYTE_DISABLED) continue;
-    if (trans.is_write()) {
-      memory.write(offset + i, data + i, 1);
-    } else {
-      memory.read(offset + i, data + i, 1);
-    }
-  }
 }
 
 unsigned Pe::transport_dbg(tlm::tlm_generic_payload& trans) {

@@ -67,7 +67,6 @@ class Pe : public sc_core::sc_module {
  private:
   void end_of_elaboration() override;
   void on_line();
-  void move_bytes(tlm::tlm_generic_payload& trans, uint64_t offset);
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi);
