@@ -1,6 +1,5 @@
 #include "platform/commands.h"
 
-#include "platform/all_reduce_runner.h"
 #include "platform/cli/all_reduce.h"
 #include "platform/collective_runner.h"
 
@@ -10,7 +9,9 @@ CommandTable commands() {
   CommandTable table;
   table.add(config_command());
   table.add(info_command());
-  table.add(all_reduce_command(run_all_reduce));
+  table.add(all_reduce_command([](const AllReduceJob& job, AllReduceReport& report) {
+    run_collective(ccl::Collective::AllReduce, job, report);
+  }));
   const std::pair<const char*, ccl::Collective> others[] = {
       {"all_gather", ccl::Collective::AllGather}, {"reduce_scatter", ccl::Collective::ReduceScatter},
       {"all_to_all", ccl::Collective::AllToAll},  {"broadcast", ccl::Collective::Broadcast},

@@ -63,6 +63,7 @@ struct CollectiveRecord {
   ccl::Collective collective = ccl::Collective::AllReduce;
   uint32_t seq = 0;
   std::string algorithm;  ///< the module that ran
+  std::string selection;  ///< where `auto` chose it: the time by its closed form, and the next best one
   uint32_t world_size = 1;
   uint64_t count = 0;  ///< elements that `bytes` counts
   DType dtype = DType::Float32;
@@ -296,9 +297,10 @@ class DistributedContext {
   const ccl::AlgorithmModule& named_module(const CclSettings& settings) const;
   const ccl::AlgorithmModule& choose_module(const GroupState& g, ccl::CubeLayout layout, ReduceOp op,
                                             DType dtype) const;
-  /// Of the other collectives: the first that ccl.yaml names, else the fastest that can run.
+  /// The algorithm of ccl.yaml when it can run this, else (`auto`, and for other collectives) the fastest by the closed
+  /// forms of those that ccl.yaml names, else of all. `why` gets what was chosen from.
   const ccl::AlgorithmModule& choose_module(const GroupState& g, ccl::Collective collective, const ccl::Group& group,
-                                            const ccl::CollectiveShape& shape, double bytes) const;
+                                            const ccl::CollectiveShape& shape, double bytes, std::string& why) const;
 
   Context* m_context = nullptr;
   std::string m_ccl_file;
