@@ -109,6 +109,10 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
     node = std::min(node, vector);
   }
   q.node_bandwidth = lanes * node;
+  q.lanes = lanes;
+  q.hop_latency = seconds_of(link.latency);
+  q.byte_seconds = 2.0 / static_cast<double>(config.pe.dma_bytes_per_second) + (config.pe.free_compute ? 0 : 1 / node);
+  q.memory_latency = 2 * seconds_of(config.hbm.latency + config.pe.dma_setup);
   return q;
 }
 

@@ -1,7 +1,11 @@
 #include "platform/commands.h"
 
+#include <map>
+
 #include "platform/cli/all_reduce.h"
+#include "platform/cli/tune.h"
 #include "platform/collective_runner.h"
+#include "platform/tune_runner.h"
 
 namespace ahbm::platform {
 
@@ -17,11 +21,18 @@ CommandTable commands() {
       {"all_to_all", ccl::Collective::AllToAll},  {"broadcast", ccl::Collective::Broadcast},
       {"reduce", ccl::Collective::Reduce},        {"gather", ccl::Collective::Gather},
       {"scatter", ccl::Collective::Scatter},      {"sendrecv", ccl::Collective::SendRecv}};
+  std::map<std::string, ccl::Collective> tunable{{"all_reduce", ccl::Collective::AllReduce}};
   for (const auto& [name, collective] : others) {
     table.add(collective_command(name, [collective = collective](const AllReduceJob& job, AllReduceReport& report) {
       run_collective(collective, job, report);
     }));
+    tunable.emplace(name, collective);
   }
+  std::vector<std::string> names;
+  for (const auto& [name, collective] : tunable) names.push_back(name);
+  table.add(tune_command(names, [tunable](const std::string& name, const AllReduceJob& job, TuneReport& report) {
+    run_tune(tunable.at(name), job, report);
+  }));
   return table;
 }
 

@@ -234,7 +234,12 @@ void DistributedContext::install() {
   g->settings = load_ccl_config(file, m_algorithm);
 
   step(InitStep::ResolveModule);
-  if (g->settings.algorithm != kAutomatic || !g->settings.module.empty()) g->module = &named_module(g->settings);
+  if (!m_module.empty()) {
+    g->module = context().algorithms().find(m_module);
+    if (g->module == nullptr) throw std::invalid_argument(fmt::format("no module is called '{}'", m_module));
+  } else if (g->settings.algorithm != kAutomatic || !g->settings.module.empty()) {
+    g->module = &named_module(g->settings);
+  }
 
   step(InitStep::WorldSize);
   g->world = resolve_world(g->settings, config);

@@ -134,6 +134,8 @@ class DistributedContext {
   /// What a command line puts before the topology file's `ccl:` and before `defaults.algorithm`; empty: nothing.
   void set_ccl_file(std::string file) { m_ccl_file = std::move(file); }
   void set_algorithm(std::string algorithm) { m_algorithm = std::move(algorithm); }
+  /// A module of the registry to run instead of the algorithm's, from the next init on; empty: the algorithm's.
+  void set_module(std::string module) { m_module = std::move(module); }
 
   /// The first call installs; the first call of every other rank thread joins. `world_size` and `rank` are accepted and
   /// ignored. \throws std::invalid_argument for another backend or an impossible world, std::runtime_error when not
@@ -304,7 +306,7 @@ class DistributedContext {
 
   Context* m_context = nullptr;
   std::string m_ccl_file;
-  std::string m_algorithm;
+  std::string m_algorithm, m_module;
   GroupPtr m_group;                          ///< the default one
   std::map<uint32_t, GroupPtr> m_subgroups;  ///< by number, until destroyed
   uint32_t m_last_group_number = 0;
