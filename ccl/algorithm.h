@@ -123,6 +123,11 @@ struct CostQuery {
   CubeLayout layout = CubeLayout::Sharded;
   double node_bandwidth = 0;  ///< of all that a rank's PEs send, or receive and reduce, together; 0: no limit
   double message_bytes = 0;   ///< payload of the longest message; 0: unknown, nothing is rounded up to messages
+  double hop_latency = 0;     ///< of every SIP hop behind the first one, where a message is routed; 0: as `latency`
+  double lanes = 1;           ///< that share the bytes
+  /// Where a step waits for the one before to be stored: seconds to read, reduce and write a byte of one lane that
+  /// nothing hides, and of the memory's answers.
+  double byte_seconds = 0, memory_latency = 0;
 };
 
 /// B where a rank uses so many links at once.

@@ -109,6 +109,10 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
     node = std::min(node, vector);
   }
   q.node_bandwidth = lanes * node;
+  q.lanes = lanes;
+  q.hop_latency = seconds_of(link.latency);
+  q.byte_seconds = 2.0 / static_cast<double>(config.pe.dma_bytes_per_second) + (config.pe.free_compute ? 0 : 1 / node);
+  q.memory_latency = 2 * seconds_of(config.hbm.latency + config.pe.dma_setup);
   return q;
 }
 
@@ -117,10 +121,17 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
 }
 
 Selection select_algorithm(const Registry& registry, Collective collective, const Group& group,
-                           const CollectiveShape& shape, double bytes, const SystemConfig& config) {
+                           const CollectiveShape& shape, double bytes, const SystemConfig& config,
+                           const std::set<const AlgorithmModule*>& preferred) {
   Selection out;
-  for (const auto& [name, m] : registry.modules()) {
-    if (m.collective == collective) out.candidates.push_back(candidate(m, group, shape, bytes, config));
+  bool one_fits = false;
+  for (const bool all : {false, true}) {
+    for (const auto& [name, m] : registry.modules()) {
+      if (m.collective != collective || (preferred.count(&m) != 0) == all) continue;
+      out.candidates.push_back(candidate(m, group, shape, bytes, config));
+      one_fits = one_fits || out.candidates.back().refusal.empty();
+    }
+    if (one_fits) break;
   }
   std::stable_sort(out.candidates.begin(), out.candidates.end(), [](const Candidate& a, const Candidate& b) {
     if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();

@@ -1,6 +1,7 @@
 // `algorithm: auto`: the fastest algorithm by the closed forms, with the figures of the platform at hand.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,11 @@ struct Selection {
 };
 
 /// Of several equally fast ones the first by name.
-/// \param bytes S, as CostQuery counts it
+/// \param bytes S, as CostQuery counts it  \param preferred modules to choose from, while one of them can run; empty:
+/// all
 Selection select_algorithm(const Registry& registry, Collective collective, const Group& group,
-                           const CollectiveShape& shape, double bytes, const SystemConfig& config);
+                           const CollectiveShape& shape, double bytes, const SystemConfig& config,
+                           const std::set<const AlgorithmModule*>& preferred = {});
 
 /// Why a module cannot run this call, with the names of those that can; empty when it can.
 std::string refusal_of(const Registry& registry, const AlgorithmModule& module, const Group& group,

@@ -1,23 +1,23 @@
-// What `ahbm-vp all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `reduce`, `gather`, `scatter` and `sendrecv`
-// run: rank threads on a simulated machine, checked bit for bit.
+// What `ahbm-vp all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `reduce`, `gather`, `scatter`
+// and `sendrecv` run.
 #pragma once
 
 #include "ccl/algorithm.h"
-#include "models/core/topology.h"
 #include "platform/cli/all_reduce.h"
+#include "platform/machine.h"
+#include "runtime/distributed/distributed.h"
 
 namespace ahbm::platform {
 
-/// Elaborates the job's machine, runs every size and reports it.
+/// Elaborates the job's machine (or those of its sweep), runs every size and reports it.
 void run_collective(ccl::Collective collective, const AllReduceJob& job, AllReduceReport& report);
 
-/// What no algorithm can undercut for `bytes` (as nccl-tests counts them) over the SIPs of `group`: the bytes that a
-/// rank has to send or receive over the bandwidth of its links, and the latency of the longest way that a message has
-/// to go. \param root  index into `group`
-Ps collective_bound(const SipGraph& graph, ccl::Collective collective, uint64_t bytes, const std::vector<SipId>& group,
-                    uint32_t root);
+/// The process group that a job asks for, on a machine; to be called by the driver. \throws UsageError for groups,
+/// roots and layouts that the machine or the collective does not have
+runtime::distributed::ProcessGroup start_group(ccl::Collective collective, const AllReduceJob& job, Machine& machine);
 
-/// busbw / algbw of nccl-tests.
-double bus_factor(ccl::Collective collective, uint32_t ranks);
+/// One line: platform, ranks and their mode, topology, layout.
+std::string describe_run(const AllReduceJob& job, const Machine& machine,
+                         const runtime::distributed::ProcessGroup& group);
 
 }  // namespace ahbm::platform

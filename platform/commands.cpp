@@ -1,8 +1,11 @@
 #include "platform/commands.h"
 
-#include "platform/all_reduce_runner.h"
+#include <map>
+
 #include "platform/cli/all_reduce.h"
+#include "platform/cli/tune.h"
 #include "platform/collective_runner.h"
+#include "platform/tune_runner.h"
 
 namespace ahbm::platform {
 
@@ -10,17 +13,26 @@ CommandTable commands() {
   CommandTable table;
   table.add(config_command());
   table.add(info_command());
-  table.add(all_reduce_command(run_all_reduce));
+  table.add(all_reduce_command([](const AllReduceJob& job, AllReduceReport& report) {
+    run_collective(ccl::Collective::AllReduce, job, report);
+  }));
   const std::pair<const char*, ccl::Collective> others[] = {
       {"all_gather", ccl::Collective::AllGather}, {"reduce_scatter", ccl::Collective::ReduceScatter},
       {"all_to_all", ccl::Collective::AllToAll},  {"broadcast", ccl::Collective::Broadcast},
       {"reduce", ccl::Collective::Reduce},        {"gather", ccl::Collective::Gather},
       {"scatter", ccl::Collective::Scatter},      {"sendrecv", ccl::Collective::SendRecv}};
+  std::map<std::string, ccl::Collective> tunable{{"all_reduce", ccl::Collective::AllReduce}};
   for (const auto& [name, collective] : others) {
     table.add(collective_command(name, [collective = collective](const AllReduceJob& job, AllReduceReport& report) {
       run_collective(collective, job, report);
     }));
+    tunable.emplace(name, collective);
   }
+  std::vector<std::string> names;
+  for (const auto& [name, collective] : tunable) names.push_back(name);
+  table.add(tune_command(names, [tunable](const std::string& name, const AllReduceJob& job, TuneReport& report) {
+    run_tune(tunable.at(name), job, report);
+  }));
   return table;
 }
 

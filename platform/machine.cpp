@@ -4,11 +4,11 @@
 
 namespace ahbm::platform {
 
-Machine::Machine(const SystemConfig& config, models::SystemParts parts) {
+Machine::Machine(const SystemConfig& config, models::SystemParts parts, const char* name) {
   tl::register_builtin_kernels(kernels);
   ccl::register_builtin_algorithms(algorithms);
-  for (const auto& [name, module] : algorithms.modules()) kernels.add(module.kernel_name, module.kernel);
-  system = std::make_unique<models::System>("system", config, kernels, std::move(parts));
+  for (const auto& [key, module] : algorithms.modules()) kernels.add(module.kernel_name, module.kernel);
+  system = std::make_unique<models::System>(name, config, kernels, std::move(parts));
   device = std::make_unique<runtime::Device>(*system);
   context = std::make_unique<runtime::Context>(*device, &algorithms);
 }

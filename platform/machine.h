@@ -12,11 +12,11 @@
 
 namespace ahbm::platform {
 
-/// Elaborates the machine in the current simulation context. One per process, and never taken down: destroying a large
-/// module tree takes longer than building it, so programs leave that to the operating system.
+/// Elaborates the machine in the current simulation context, before the first one runs. Never taken down: destroying a
+/// large module tree takes longer than building it, so programs leave that to the operating system.
 class Machine {
  public:
-  explicit Machine(const SystemConfig& config, models::SystemParts parts = {});
+  explicit Machine(const SystemConfig& config, models::SystemParts parts = {}, const char* name = "system");
 
   /// Runs `body` as the driver process until it returns. \throws what `body` threw
   void run(const std::function<void()>& body);

@@ -16,6 +16,7 @@
 #include "models/observe/wave_sink.h"
 #include "platform/cli/command.h"
 #include "platform/machine.h"
+#include "platform/time_split.h"
 
 namespace ahbm::platform {
 
@@ -60,7 +61,10 @@ struct Observing::Impl {
   std::unique_ptr<observe::LogSink> log;
   std::vector<std::shared_ptr<observe::CsvRecorder>> recorders;
   observe::ProbeSet* probes = nullptr;  ///< as the machine, left to the operating system
+  std::unique_ptr<TimeSplit> split;
   std::unique_ptr<observe::Observation> observation;
+
+  void collective(const runtime::distributed::CollectiveRecord& r);
   bool finished = false;
 };
 
@@ -109,7 +113,7 @@ models::SystemParts Observing::parts(models::SystemParts parts) {
   return parts;
 }
 
-void Observing::attach(Machine& machine) {
+TimeSplit* Observing::attach(Machine& machine, bool explain) {
   Impl& im = *m_impl;
   im.system = machine.system.get();
   if (im.probes != nullptr) {
@@ -121,18 +125,45 @@ void Observing::attach(Machine& machine) {
                       unmatched.front()));
     }
   }
-  if (im.trace == nullptr && im.waves == nullptr && im.log == nullptr) return;
+  if (im.trace == nullptr && im.waves == nullptr && im.log == nullptr && !explain) return nullptr;
   im.observation = std::make_unique<observe::Observation>(*im.system);
   if (im.trace) require_places(im.observation->attach(*im.trace), "--trace-filter", im.options.trace_filters);
   if (im.waves) require_places(im.observation->attach(*im.waves), "--vcd-select", im.options.vcd_select);
   if (im.log) require_places(im.observation->attach(*im.log), "--log", im.options.log_rules);
+  if (im.trace != nullptr || explain) {
+    im.split = std::make_unique<TimeSplit>(*im.system);
+    im.observation->attach(*im.split);
+  }
   machine.context->distributed.on_collective = [&im](const runtime::distributed::CollectiveRecord& r) {
-    if (im.observation == nullptr) return;
-    const std::string name = fmt::format("{} {}", ccl::to_string(r.collective), r.algorithm);
-    for (uint32_t rank = 0; rank < r.world_size; ++rank) {
-      im.observation->collective(rank, name.c_str(), 0, r.seq, r.bytes, r.start, r.end);
-    }
+    if (im.observation != nullptr) im.collective(r);
   };
+  return explain ? im.split.get() : nullptr;
+}
+
+/// A slice on the track of every rank that took part; below it, where its time went.
+void Observing::Impl::collective(const runtime::distributed::CollectiveRecord& r) {
+  std::vector<uint32_t> ranks;
+  for (const SipId sip : r.ranks.sips) ranks.push_back(value(sip));
+  if (r.collective == ccl::Collective::SendRecv && !ranks.empty()) {
+    ranks = {ranks[r.root], ranks[r.shapes.front().peer]};
+  }
+  const std::string name = fmt::format("{} {}", ccl::to_string(r.collective), r.algorithm);
+  std::vector<std::pair<std::string, std::pair<Ps, Ps>>> parts;
+  if (split != nullptr && r.end > r.start) {
+    const TimeSplit::Parts p = split->of(r.start, r.end);
+    const auto percent = [&](Ps t) { return 100.0 * static_cast<double>(t) / static_cast<double>(r.end - r.start); };
+    parts = {{"host: launch", {r.start, p.first_kernel}},
+             {fmt::format("links {:.1f} %, between {:.1f} %, host {:.1f} %", percent(p.links), percent(p.between),
+                          percent(p.host)),
+              {p.first_kernel, p.last_kernel}},
+             {"host: completion", {p.last_kernel, r.end}}};
+  }
+  for (const uint32_t rank : ranks) {
+    observation->collective(rank, name.c_str(), r.group, r.seq, r.bytes, r.start, r.end);
+    for (const auto& [what, span] : parts) {
+      observation->collective(rank, what.c_str(), r.group, r.seq, r.bytes, span.first, span.second);
+    }
+  }
 }
 
 void Observing::finish() {

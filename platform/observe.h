@@ -15,6 +15,7 @@ class System;
 namespace ahbm::platform {
 
 class Machine;
+class TimeSplit;
 
 /// Made before the machine, attached after it:
 ///   Observing observing(options);
@@ -34,8 +35,9 @@ class Observing {
   /// `parts` with the recorders that the System must splice in.
   models::SystemParts parts(models::SystemParts parts = {});
 
+  /// Answers the split of collectives' times, which `explain` asks for; a trace has it too. Null: nobody does.
   /// \throws UsageError for a filter that selects nothing and a recorder's path that no socket has
-  void attach(Machine& machine);
+  TimeSplit* attach(Machine& machine, bool explain = false);
 
   /// Ends and writes every file. \throws std::runtime_error when one could not be written completely
   void finish();

@@ -331,6 +331,27 @@ bool full_bisection(const CostQuery& q) {
 double log2_of(const CostQuery& q) {
   return std::log2(power_below(q.ranks));
 }
+/// A step sends what the one before has stored; only messages of one step overlap.
+double unhidden_bytes(const CostQuery& q, double step_bytes) {
+  return q.message_bytes > 0 ? std::min(step_bytes, q.message_bytes) : step_bytes;
+}
+
+/// Links on the longest way of every exchange, all steps together. So many pairs share a link on a line.
+double exchange_hops(const CostQuery& q) {
+  const uint32_t m = power_below(q.ranks);
+  if (q.group == nullptr) return m - 1.0;
+  const std::vector<uint32_t> order = line_order(*q.group);
+  constexpr uint32_t kSample = 64;  // the pattern repeats
+  double hops = 0;
+  for (uint32_t d = 1; d < m; d *= 2) {
+    uint32_t longest = 0;
+    for (uint32_t p = 0; p < std::min(m, kSample); ++p) {
+      longest = std::max(longest, sip_hops(*q.group, order[p], order[p ^ d]));
+    }
+    hops += longest;
+  }
+  return hops;
+}
 /// Handing in and out what is beyond a power of two.
 double fold_seconds(const CostQuery& q) {
   return power_below(q.ranks) == q.ranks ? 0 : 2 * (q.latency + q.bytes / q.bandwidth);
@@ -354,15 +375,22 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
   halving.order = halving_order;
   halving.time = [](const CostQuery& q) {
     const double m = power_below(q.ranks), f = (m - 1) / m;
-    if (full_bisection(q)) return 2 * log2_of(q) * q.latency + 2 * f * q.bytes / q.bandwidth + fold_seconds(q);
-    return 2 * (m - 1) * q.latency + log2_of(q) * q.bytes / q.bandwidth + fold_seconds(q);
+    double alone = 0;  // bytes that are read, reduced and written while nothing is under way
+    for (double part = q.bytes / q.lanes / 2, d = 1; d < m; d *= 2, part /= 2) alone += 2 * unhidden_bytes(q, part);
+    const double ends = alone * q.byte_seconds + fold_seconds(q);
+    if (full_bisection(q)) return 2 * log2_of(q) * q.latency + 2 * f * q.bytes / q.bandwidth + ends;
+    return 2 * (m - 1) * q.latency + log2_of(q) * q.bytes / q.bandwidth + ends;
   };
   doubling.order = doubling_order;
   doubling.needs_scratch = true;
   doubling.time = [](const CostQuery& q) {
-    // Elsewhere distance d takes d links, which d pairs share.
-    const double steps = full_bisection(q) ? log2_of(q) : power_below(q.ranks) - 1.0;
-    return steps * (q.latency + q.bytes / q.bandwidth) + fold_seconds(q);
+    const double steps = log2_of(q), hops = full_bisection(q) ? steps : exchange_hops(q);
+    const double further = q.hop_latency > 0 ? q.hop_latency : q.latency;
+    const double alone = unhidden_bytes(q, q.bytes / q.lanes);
+    const bool copied = static_cast<uint32_t>(steps) % 2 == 1;  // the result lies in the working memory
+    const double copy = copied ? q.memory_latency + (q.node_bandwidth > 0 ? q.bytes / q.node_bandwidth : 0) : 0;
+    return steps * (q.latency + alone * q.byte_seconds) + (hops - steps) * further + hops * q.bytes / q.bandwidth +
+           copy + fold_seconds(q);
   };
   tree.words = double_tree_words;
   tree.connections = append_double_tree_connections;

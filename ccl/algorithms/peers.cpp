@@ -200,7 +200,7 @@ double bits_of(uint32_t n) {
 
 AlgorithmModule all_to_all_direct_module() {
   AlgorithmModule m = base(Collective::AllToAll, "all_to_all_direct", all_to_all_direct_kernel,
-                           "a queue pair per peer, routed by the fabric: n S/(8B) on a ring");
+                           "a queue pair per peer, routed by the fabric: (n+2) S/(8B) on a ring of even n");
   m.rank_args = [](const Group& g, const CollectiveShape& shape, uint32_t rank) {
     const uint32_t n = g.size();
     std::vector<Range> out, in;
@@ -239,7 +239,8 @@ AlgorithmModule all_to_all_direct_module() {
         load = (n - 1) * each;
         break;
       case SipTopology::Ring1d:
-        load = directions_shared(q) ? each : std::floor(n * n / 4) / 2 * each;
+        // To the rank opposite both ways are as long, and the fabric takes one of them for all.
+        load = directions_shared(q) ? each : std::floor(n / 2) * (std::floor(n / 2) + 1) / 2 * each;
         break;
       default: {
         const double longer = std::max(g.sip_w, g.sip_h);

@@ -16,8 +16,6 @@ namespace ahbm::platform {
 
 namespace po = boost::program_options;
 
-namespace {
-
 po::options_description all_reduce_options() {
   po::options_description sizes("Sizes and data");
   auto add = sizes.add_options();
@@ -27,7 +25,7 @@ po::options_description all_reduce_options() {
       "last size; default 64M, or the first if that is more");
   add("stepfactor,f", po::value<std::string>()->value_name("N")->default_value("2"), "factor between sizes");
   add("datatype,t", po::value<std::string>()->value_name("TYPE")->default_value("float"),
-      "float, half, bfloat16 or int32 (fp32, fp16, bf16 are understood)");
+      "float, half, bfloat16 (fp32, fp16, bf16 are understood), int8, uint8, int32, int64 or bool");
   add("op,o", po::value<std::string>()->value_name("OP")->default_value("sum"), "sum, avg, max, min or product");
   add("layout", po::value<std::string>()->value_name("L")->default_value("sharded"),
       "how a rank's tensor lies on its cubes: sharded, replicated or partial");
@@ -37,6 +35,12 @@ po::options_description all_reduce_options() {
   auto add_run = run.add_options();
   add_run("algorithm", po::value<std::string>()->value_name("A"), "an algorithm of ccl.yaml instead of its default");
   add_run("ccl", po::value<std::string>()->value_name("FILE"), "ccl.yaml to use instead of the platform's");
+  add_run("group", po::value<std::string>()->value_name("R,R,..."), "ranks that take part, as 0,2,4; default all");
+  add_run("root", po::value<std::string>()->value_name("R")->default_value("0"),
+          "root of broadcast, reduce, gather and scatter, counted in the group");
+  add_run("blocking", po::value<std::string>()->value_name("0|1")->default_value("1"),
+          "0: start with async_op, then wait");
+  add_run("topology-sweep", "the same on every SIP topology with as many SIPs");
   add_run("no-check", "do not compare the results with the reference");
   add_run("repeat", po::value<std::string>()->value_name("N")->default_value("1"), "runs, and rows, per size");
 
@@ -45,6 +49,7 @@ po::options_description all_reduce_options() {
   add_output("csv", po::value<std::string>()->value_name("FILE"), "write the rows as CSV too");
   add_output("json", po::value<std::string>()->value_name("FILE"),
              "write the rows and the effective configuration as JSON too");
+  add_output("explain", "below the table, for every size: closed form, lower bound and where the time went");
   add_output("quiet", "no table");
 
   po::options_description all;
@@ -52,18 +57,7 @@ po::options_description all_reduce_options() {
   return all;
 }
 
-po::options_description collective_options() {
-  po::options_description more("Collective");
-  auto add = more.add_options();
-  add("group", po::value<std::string>()->value_name("R,R,..."), "ranks that take part, as 0,2,4; default all");
-  add("root", po::value<std::string>()->value_name("R")->default_value("0"),
-      "root of broadcast, reduce, gather and scatter, counted in the group");
-  add("blocking", po::value<std::string>()->value_name("0|1")->default_value("1"), "0: start with async_op, then wait");
-  add("explain", "below the table: closed form, lower bound and repacked bytes of every size");
-  po::options_description all = all_reduce_options();
-  all.add(more);
-  return all;
-}
+namespace {
 
 uint64_t parse_count(const std::string& option, const std::string& text, uint64_t min, uint64_t max) {
   uint64_t v = 0;
@@ -75,14 +69,23 @@ uint64_t parse_count(const std::string& option, const std::string& text, uint64_
   return v;
 }
 
+std::vector<uint32_t> parse_ranks(const std::string& option, const std::string& text) {
+  std::vector<uint32_t> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    std::string word = text.substr(at, comma - at);
+    word.erase(0, word.find_first_not_of(' '));
+    word.erase(word.find_last_not_of(' ') + 1);
+    out.push_back(static_cast<uint32_t>(parse_count(option, word, 0, UINT32_MAX)));
+    at = comma + 1;
+  }
+  return out;
+}
+
 [[noreturn]] void wrong_word(const char* option, const std::string& text, const std::vector<std::string>& words) {
   std::string list;
   for (const std::string& w : words) list += (list.empty() ? "" : ", ") + w;
   throw UsageError(fmt::format("{}: '{}' is none of {}{}", option, text, list, did_you_mean(text, words)));
-}
-
-std::string microseconds(Ps time) {
-  return fmt::format("{}.{:06}", time / 1000000, time % 1000000);
 }
 
 nlohmann::ordered_json to_json(const yaml::Node& node) {
@@ -110,6 +113,12 @@ nlohmann::ordered_json to_json(const yaml::Node& node) {
   return node.scalar;
 }
 
+}  // namespace
+
+std::string microseconds(Ps time) {
+  return fmt::format("{}.{:06}", time / 1000000, time % 1000000);
+}
+
 void open_for_writing(std::ofstream& file, const char* option, const std::string& name) {
   if (name.empty()) return;
   file.open(name, std::ios::trunc);
@@ -121,8 +130,6 @@ void close_written(std::ofstream& file, const std::string& name) {
   file.close();
   if (!file) throw std::runtime_error(fmt::format("'{}' could not be written completely", name));
 }
-
-}  // namespace
 
 const char* to_string(TensorLayout layout) {
   switch (layout) {
@@ -136,11 +143,10 @@ const char* to_string(TensorLayout layout) {
   return "?";
 }
 
-namespace {
-
-AllReduceOptions read_options(const po::variables_map& values) {
+AllReduceOptions read_all_reduce_options(const po::variables_map& values, const std::string& command) {
   const auto text = [&values](const char* name) { return values[name].as<std::string>(); };
   AllReduceOptions out;
+  out.command = command;
   if (values.count("help") != 0) {
     out.help = true;
     return out;
@@ -149,18 +155,18 @@ AllReduceOptions read_options(const po::variables_map& values) {
 
   const auto dtype = parse_dtype(text("datatype"));
   std::vector<std::string> types;
-  for (const DType t : {DType::Float32, DType::Float16, DType::BFloat16, DType::Int32}) types.push_back(to_string(t));
-  if (!dtype) wrong_word("--datatype", text("datatype"), types);
-  if (!has_arithmetic(*dtype)) {
-    throw UsageError(
-        fmt::format("--datatype: the machine stores and copies {}, but computes on float, half, bfloat16 and "
-                    "int32 only",
-                    to_string(*dtype)));
+  for (const DType t : {DType::Float32, DType::Float16, DType::BFloat16, DType::Int8, DType::UInt8, DType::Int32,
+                        DType::Int64, DType::Bool}) {
+    types.push_back(to_string(t));
   }
+  if (!dtype) wrong_word("--datatype", text("datatype"), types);
   out.dtype = *dtype;
   const auto op = parse_reduce_op(text("op"));
   if (!op) wrong_word("--op", text("op"), {"sum", "avg", "max", "min", "product"});
   out.op = *op;
+  if (!can_reduce(out.op, out.dtype)) {
+    throw UsageError(fmt::format("--op: {} of {} means nothing", to_string(out.op), to_string(out.dtype)));
+  }
   const std::string layout = text("layout");
   bool found = false;
   for (const TensorLayout l : {TensorLayout::Sharded, TensorLayout::Replicated, TensorLayout::Partial}) {
@@ -197,35 +203,19 @@ AllReduceOptions read_options(const po::variables_map& values) {
   if (values.count("json") != 0) out.json_file = text("json");
   out.quiet = values.count("quiet") != 0;
   out.observe = parse_observe_options(values);
-  return out;
-}
-
-}  // namespace
-
-AllReduceOptions parse_all_reduce_options(const Arguments& arguments) {
-  return read_options(parse_arguments(arguments, all_reduce_options()));
-}
-
-AllReduceOptions parse_collective_options(const std::string& command, const Arguments& arguments) {
-  const po::variables_map values = parse_arguments(arguments, collective_options());
-  AllReduceOptions out = read_options(values);
-  out.command = command;
-  if (out.help) return out;
-  if (values.count("group") != 0) {
-    const std::string text = values["group"].as<std::string>();
-    for (size_t at = 0; at <= text.size();) {
-      const size_t comma = std::min(text.find(',', at), text.size());
-      std::string word = text.substr(at, comma - at);
-      word.erase(0, word.find_first_not_of(' '));
-      word.erase(word.find_last_not_of(' ') + 1);
-      out.group.push_back(static_cast<uint32_t>(parse_count("--group", word, 0, addr::kMaxSips - 1)));
-      at = comma + 1;
-    }
-  }
-  out.root = static_cast<uint32_t>(parse_count("--root", values["root"].as<std::string>(), 0, addr::kMaxSips - 1));
-  out.blocking = parse_count("--blocking", values["blocking"].as<std::string>(), 0, 1) == 1;
+  if (values.count("group") != 0) out.group = parse_ranks("--group", text("group"));
+  out.root = static_cast<uint32_t>(parse_count("--root", text("root"), 0, addr::kMaxSips - 1));
+  out.blocking = parse_count("--blocking", text("blocking"), 0, 1) == 1;
   out.explain = values.count("explain") != 0;
+  out.topology_sweep = values.count("topology-sweep") != 0;
+  if (out.topology_sweep && out.observe.any()) {
+    throw UsageError("--topology-sweep runs several machines: --stats, --trace, --vcd, --log and --record take one");
+  }
   return out;
+}
+
+AllReduceOptions parse_all_reduce_options(const Arguments& arguments, const std::string& command) {
+  return read_all_reduce_options(parse_arguments(arguments, all_reduce_options()), command);
 }
 
 double AllReduceRow::algbw_gbps() const {
@@ -239,9 +229,17 @@ double AllReduceRow::efficiency() const {
 }
 
 std::string csv_line(const AllReduceRow& r) {
-  return fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{},{},{:.6f},{:.3f}", r.size_bytes, r.count, to_string(r.dtype),
-                     to_string(r.op), r.algorithm, microseconds(r.time), r.algbw_gbps(), r.busbw_gbps(),
-                     r.wrong ? std::to_string(*r.wrong) : "n/a", microseconds(r.bound), r.efficiency(), r.wall_ms);
+  std::string line =
+      fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{},{},{:.6f},{:.3f}", r.size_bytes, r.count, to_string(r.dtype),
+                  to_string(r.op), r.algorithm, microseconds(r.time), r.algbw_gbps(), r.busbw_gbps(),
+                  r.wrong ? std::to_string(*r.wrong) : "n/a", microseconds(r.bound), r.efficiency(), r.wall_ms);
+  if (!r.topology.empty()) line += ',' + r.topology;
+  if (r.explain) {
+    const Explanation& e = *r.explain;
+    for (const Ps t : {e.closed_form, e.host, e.links, e.between, e.reduction}) line += ',' + microseconds(t);
+    line += ',' + std::to_string(e.staged_bytes);
+  }
+  return line;
 }
 
 std::string table_columns() {
@@ -258,6 +256,28 @@ std::string table_line(const AllReduceRow& r) {
       r.size_bytes, r.count, to_string(r.dtype), to_string(r.op), static_cast<double>(r.time) / 1e6, r.algbw_gbps(),
       r.busbw_gbps(), r.wrong ? std::to_string(*r.wrong) : "n/a", r.algorithm, static_cast<double>(r.bound) / 1e6,
       r.efficiency(), r.wall_ms);
+}
+
+std::vector<std::string> explain_table(const std::vector<AllReduceRow>& rows) {
+  std::vector<std::string> out;
+  const auto us = [](Ps t) { return fmt::format("{:>11.3f}", static_cast<double>(t) / 1e6); };
+  for (const AllReduceRow& r : rows) {
+    if (!r.explain) continue;
+    if (out.empty()) {
+      out.push_back("where the time went, in us: host (launch, completion) + links (one between SIPs carries data) +");
+      out.push_back(
+          "between (latency, messages, arithmetic, copies) = time; reduction: busiest vector unit, in between");
+      out.push_back(fmt::format("{:>13} {:<20}{:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>12}", "size",
+                                " algorithm", "time", "closed form", "bound", "host", "links", "between", "reduction",
+                                "repacked (B)"));
+    }
+    const Explanation& e = *r.explain;
+    out.push_back(fmt::format("{:>13}  {:<19}{} {} {} {} {} {} {} {:>12}", r.size_bytes, r.algorithm, us(r.time),
+                              us(e.closed_form), us(r.bound), us(e.host), us(e.links), us(e.between), us(e.reduction),
+                              e.staged_bytes));
+    if (!e.selection.empty()) out.push_back(fmt::format("{:>13}  auto: {}", "", e.selection));
+  }
+  return out;
 }
 
 std::string json_document(const AllReduceJob& job, const std::vector<std::string>& notes,
@@ -282,6 +302,18 @@ std::string json_document(const AllReduceJob& job, const std::vector<std::string
     row["bound_us"] = static_cast<double>(r.bound) / 1e6;
     row["efficiency"] = r.efficiency();
     row["wall_ms"] = r.wall_ms;
+    if (!r.topology.empty()) row["topology"] = r.topology;
+    if (r.explain) {
+      const Explanation& e = *r.explain;
+      const auto us = [](Ps t) { return static_cast<double>(t) / 1e6; };
+      row["explain"] = {{"closed_form_us", us(e.closed_form)},
+                        {"host_us", us(e.host)},
+                        {"links_us", us(e.links)},
+                        {"between_us", us(e.between)},
+                        {"reduction_us", us(e.reduction)},
+                        {"staged_bytes", e.staged_bytes},
+                        {"selection", e.selection}};
+    }
     out["results"].push_back(std::move(row));
   }
   if (!error.empty()) out["error"] = error;
@@ -293,7 +325,10 @@ std::string json_document(const AllReduceJob& job, const std::vector<std::string
 AllReduceReport::AllReduceReport(const AllReduceJob& job, Io& io) : m_job(job), m_io(io) {
   open_for_writing(m_csv, "--csv", job.options.csv_file);
   open_for_writing(m_json, "--json", job.options.json_file);
-  if (m_csv.is_open()) m_csv << kAllReduceCsvHeader << '\n' << std::flush;
+  if (!m_csv.is_open()) return;
+  m_csv << kAllReduceCsvHeader << (job.options.topology_sweep ? kSweepCsvHeader : "")
+        << (job.options.explain ? kExplainCsvHeader : "") << '\n'
+        << std::flush;
 }
 
 void AllReduceReport::header(const std::string& line) {
@@ -347,7 +382,9 @@ int AllReduceReport::finish(const std::string& error) {
     if (!m_rows.empty()) {
       m_io.out << fmt::format("# Average bus bandwidth: {:.3f} GB/s\n", busbw / static_cast<double>(m_rows.size()));
     }
-    for (const std::string& line : m_footers) m_io.out << "# " << line << '\n';
+    for (const auto& lines : {explain_table(m_rows), m_footers}) {
+      for (const std::string& line : lines) m_io.out << "# " << line << '\n';
+    }
     m_io.out << std::flush;
   }
   if (m_json.is_open()) m_json << json_document(m_job, m_headers, m_rows, error);
@@ -358,26 +395,42 @@ int AllReduceReport::finish(const std::string& error) {
 
 namespace {
 
+/// The platform on every topology; a grid as near to a square as its number of SIPs allows.
+std::vector<SystemConfig> sweep_configs(const AllReduceOptions& options, const SystemConfig& config) {
+  if (!config.link_overrides.empty()) {
+    throw UsageError("--topology-sweep: sip_link.overrides of the platform name links of its own topology");
+  }
+  uint32_t h = 1;
+  for (uint32_t d = 1; d * d <= config.sips; ++d) {
+    if (config.sips % d == 0) h = d;
+  }
+  std::vector<SystemConfig> out;
+  for (const SipTopology t : {SipTopology::Ring1d, SipTopology::Torus2d, SipTopology::Mesh2d,
+                              SipTopology::FullyConnected, SipTopology::Switch}) {
+    const bool grid = t == SipTopology::Torus2d || t == SipTopology::Mesh2d;
+    ConfigSource source = options.config;
+    source.sets.push_back(fmt::format("system.sips.topology={}", to_string(t)));
+    source.sets.push_back(fmt::format("system.sips.w={}", grid ? config.sips / h : config.sips));
+    source.sets.push_back(fmt::format("system.sips.h={}", grid ? h : 1));
+    out.push_back(load_system_config(source));
+  }
+  return out;
+}
+
 Command table_command(const std::string& name, const std::string& what, AllReduceRunner runner) {
-  const bool other = name != "all_reduce";
-  const auto run = [name, what, other, runner = std::move(runner)](const Arguments& arguments, Io& io) {
-    AllReduceJob job;
-    job.options = other ? parse_collective_options(name, arguments) : parse_all_reduce_options(arguments);
-    if (job.options.help) {
+  const auto run = [name, what, runner = std::move(runner)](const Arguments& arguments, Io& io) {
+    AllReduceOptions options = parse_all_reduce_options(arguments, name);
+    if (options.help) {
       print_command_help(
           io.out, name,
           fmt::format("Runs {} on the simulated machine for a range of sizes and prints one row per size: "
                       "simulated time,\nalgorithm and bus bandwidth, wrong elements, the lower bound of any algorithm, "
                       "and how near the time is to it.",
                       what),
-          other ? collective_options() : all_reduce_options());
+          all_reduce_options());
       return kExitOk;
     }
-    job.config = load_system_config(job.options.config);
-    if (job.options.cubes && *job.options.cubes > job.config.cubes()) {
-      throw UsageError(fmt::format("--cubes: {} asked for, but a SIP of '{}' has {}", *job.options.cubes,
-                                   job.config.name, job.config.cubes()));
-    }
+    const AllReduceJob job = make_job(std::move(options));
     AllReduceReport report(job, io);
     try {
       runner(job, report);
@@ -391,6 +444,18 @@ Command table_command(const std::string& name, const std::string& what, AllReduc
 }
 
 }  // namespace
+
+AllReduceJob make_job(AllReduceOptions options) {
+  AllReduceJob job;
+  job.config = load_system_config(options.config);
+  if (options.cubes && *options.cubes > job.config.cubes()) {
+    throw UsageError(fmt::format("--cubes: {} asked for, but a SIP of '{}' has {}", *options.cubes, job.config.name,
+                                 job.config.cubes()));
+  }
+  if (options.topology_sweep) job.sweep = sweep_configs(options, job.config);
+  job.options = std::move(options);
+  return job;
+}
 
 Command all_reduce_command(AllReduceRunner runner) {
   return table_command("all_reduce", "an all-reduce", std::move(runner));

@@ -1,5 +1,5 @@
-// The command `all_reduce` without the machine: its options, the points that it measures, and the table, CSV and JSON
-// that it writes. What runs a point is handed in as an `AllReduceRunner`.
+// The command `all_reduce`, and those of the other collectives, without the machine: options, the points that are
+// measured, and the table, CSV and JSON that are written. What runs a point is handed in as an `AllReduceRunner`.
 #pragma once
 
 #include <chrono>
@@ -22,10 +22,11 @@ const char* to_string(TensorLayout layout);
 
 struct AllReduceOptions {
   std::string command = "all_reduce";
-  std::vector<uint32_t> group;  ///< ranks; empty: all. Not of all_reduce
-  uint32_t root = 0;            ///< group rank. Not of all_reduce
-  bool blocking = true;         ///< false: started with async_op and waited for. Not of all_reduce
-  bool explain = false;         ///< lines below the table: closed form and bound of every size. Not of all_reduce
+  std::vector<uint32_t> group;  ///< ranks; empty: all
+  uint32_t root = 0;            ///< group rank
+  bool blocking = true;         ///< false: started with async_op and waited for
+  bool explain = false;         ///< a table below the table: where the time of every size went
+  bool topology_sweep = false;  ///< the same on every SIP topology with the platform's number of SIPs
   ConfigSource config;
   std::vector<uint64_t> sizes;  ///< bytes of a rank's logical tensor, multiples of the element
   DType dtype = DType::Float32;
@@ -43,9 +44,18 @@ struct AllReduceOptions {
 };
 
 /// \throws UsageError
-AllReduceOptions parse_all_reduce_options(const Arguments& arguments);
-/// The options of another collective: those of all_reduce, and --group, --root, --blocking and --explain.
-AllReduceOptions parse_collective_options(const std::string& command, const Arguments& arguments);
+AllReduceOptions parse_all_reduce_options(const Arguments& arguments, const std::string& command = "all_reduce");
+
+/// Where the time of a measurement went. host + links + between is the time.
+struct Explanation {
+  Ps closed_form = 0;          ///< of the algorithm, with the platform's figures
+  Ps host = 0;                 ///< launch and completion: no kernel has started, or all have ended
+  Ps links = 0;                ///< kernels run, and a SIP link carries data
+  Ps between = 0;              ///< kernels run, and no SIP link does: latency, per-message overhead, arithmetic, copies
+  Ps reduction = 0;            ///< of the PE whose vector unit was busy longest; overlaps with the others
+  uint64_t staged_bytes = 0;   ///< repacked, as they lie otherwise in the tensors than in the messages
+  std::string selection = "";  ///< what `auto` chose from
+};
 
 /// One measurement.
 struct AllReduceRow {
@@ -60,6 +70,8 @@ struct AllReduceRow {
   Ps bound = 0;                   ///< SipGraph::all_reduce_bound
   double wall_ms = 0;
   std::optional<double> bus_factor;  ///< busbw / algbw; unset: that of an all-reduce
+  std::string topology = "";         ///< of a sweep
+  std::optional<Explanation> explain;
 
   double algbw_gbps() const;  ///< size / time; 0 for no time
   double busbw_gbps() const;  ///< algbw * bus_factor, 2(n-1)/n of an all-reduce
@@ -70,6 +82,7 @@ struct AllReduceRow {
 struct AllReduceJob {
   AllReduceOptions options;
   SystemConfig config;
+  std::vector<SystemConfig> sweep;  ///< one per topology; empty when it is no sweep
 };
 
 /// Where a runner reports. The table appears line by line, the CSV file too; the JSON file is written by `finish`.
@@ -111,12 +124,28 @@ Command all_reduce_command(AllReduceRunner runner);
 /// A command of the same options, table and files for another collective.
 Command collective_command(const std::string& name, AllReduceRunner runner);
 
+/// The options of all_reduce, for commands that add to them.
+boost::program_options::options_description all_reduce_options();
+AllReduceOptions read_all_reduce_options(const boost::program_options::variables_map& values,
+                                         const std::string& command);
+/// Loads the platform and checks what the options ask of it. \throws UsageError, ConfigError
+AllReduceJob make_job(AllReduceOptions options);
+
 // The formats, for tests and other writers.
 constexpr const char* kAllReduceCsvHeader =
     "size_bytes,count,type,redop,algorithm,time_us,algbw_gbps,busbw_gbps,wrong,bound_us,efficiency,wall_ms";
+/// Further columns of a sweep, and with --explain.
+constexpr const char* kSweepCsvHeader = ",topology";
+constexpr const char* kExplainCsvHeader = ",closed_form_us,host_us,links_us,between_us,reduction_us,staged_bytes";
 std::string csv_line(const AllReduceRow& row);
 std::string table_columns();  ///< two comment lines
 std::string table_line(const AllReduceRow& row);
+/// The table of --explain; nothing when no row has one. Lines without line feeds.
+std::vector<std::string> explain_table(const std::vector<AllReduceRow>& rows);
+std::string microseconds(Ps time);  ///< with six decimals, exactly
+/// Output files of a command. \throws UsageError when one cannot be opened; std::runtime_error when it is incomplete
+void open_for_writing(std::ofstream& file, const char* option, const std::string& name);
+void close_written(std::ofstream& file, const std::string& name);
 /// {"command", "version", "config", "notes", "results", "error"?}; `config` loads again as a topology file.
 std::string json_document(const AllReduceJob& job, const std::vector<std::string>& notes,
                           const std::vector<AllReduceRow>& rows, const std::string& error);

@@ -198,7 +198,8 @@ void CollectivePlan::finish_shapes(std::vector<ccl::CollectiveShape> shapes, uin
   record.layout = m_union.layout;
   if (m_op.call.module == nullptr && m_module == nullptr) {
     if (m_nothing) return;
-    m_module = &m_choose(c, m_lanes_group, m_union, static_cast<double>(counted) * static_cast<double>(m_wire_item));
+    m_module = &m_choose(c, m_lanes_group, m_union, static_cast<double>(counted) * static_cast<double>(m_wire_item),
+                         record.selection);
   } else if (m_module == nullptr) {
     m_module = m_op.call.module;
   }

@@ -24,8 +24,8 @@ ccl::CubeLayout cube_layout(const Tensor& tensor);
 class CollectivePlan {
  public:
   /// Chooses the module of a collective; throws when there is none.
-  using Choose = std::function<const ccl::AlgorithmModule&(ccl::Collective, const ccl::Group&,
-                                                           const ccl::CollectiveShape&, double bytes)>;
+  using Choose = std::function<const ccl::AlgorithmModule&(
+      ccl::Collective, const ccl::Group&, const ccl::CollectiveShape&, double bytes, std::string& why)>;
 
   /// Plans and fills the operation's record. \pre every rank has called. \throws std::runtime_error for splits that
   /// differ between ranks, NotImplementedError for layouts or groups that nothing can do

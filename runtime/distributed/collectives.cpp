@@ -288,8 +288,8 @@ void DistributedContext::lead(const GroupPtr& g, const WorkPtr& work) {
 void DistributedContext::launch(GroupState& g, Operation& op) {
   CollectivePlan plan(
       context(), g, op,
-      [&](ccl::Collective collective, const ccl::Group& group, const ccl::CollectiveShape& shape,
-          double bytes) -> const auto& { return choose_module(g, collective, group, shape, bytes); });
+      [&](ccl::Collective collective, const ccl::Group& group, const ccl::CollectiveShape& shape, double bytes,
+          std::string& why) -> const auto& { return choose_module(g, collective, group, shape, bytes, why); });
   op.launches.resize(g.size());
   if (!plan.nothing()) {
     plan.connect();

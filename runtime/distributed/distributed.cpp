@@ -234,7 +234,12 @@ void DistributedContext::install() {
   g->settings = load_ccl_config(file, m_algorithm);
 
   step(InitStep::ResolveModule);
-  if (g->settings.algorithm != kAutomatic || !g->settings.module.empty()) g->module = &named_module(g->settings);
+  if (!m_module.empty()) {
+    g->module = context().algorithms().find(m_module);
+    if (g->module == nullptr) throw std::invalid_argument(fmt::format("no module is called '{}'", m_module));
+  } else if (g->settings.algorithm != kAutomatic || !g->settings.module.empty()) {
+    g->module = &named_module(g->settings);
+  }
 
   step(InitStep::WorldSize);
   g->world = resolve_world(g->settings, config);
@@ -567,21 +572,20 @@ const ccl::AlgorithmModule& DistributedContext::choose_module(const GroupState& 
 
 const ccl::AlgorithmModule& DistributedContext::choose_module(const GroupState& g, ccl::Collective collective,
                                                               const ccl::Group& group,
-                                                              const ccl::CollectiveShape& shape, double bytes) const {
-  const auto fits = [&](const ccl::AlgorithmModule& m) {
-    return m.collective == collective &&
-           ccl::refusal_of(context().algorithms(), m, group, shape, context().config()).empty();
-  };
-  // The one that was asked for, then the ones that ccl.yaml names, then the fastest.
-  if (g.module != nullptr && fits(*g.module)) return *g.module;
+                                                              const ccl::CollectiveShape& shape, double bytes,
+                                                              std::string& why) const {
+  if (g.module != nullptr && g.module->collective == collective &&
+      ccl::refusal_of(context().algorithms(), *g.module, group, shape, context().config()).empty()) {
+    return *g.module;
+  }
+  std::set<const ccl::AlgorithmModule*> named;
   for (const std::string& name : g.settings.modules) {
-    if (g.module == nullptr) break;  // auto
-    for (const ccl::AlgorithmModule* m : modules_of(g.settings, name)) {
-      if (m != g.module && fits(*m)) return *m;
-    }
+    const auto modules = modules_of(g.settings, name);
+    named.insert(modules.begin(), modules.end());
   }
   const ccl::Selection selection =
-      ccl::select_algorithm(context().algorithms(), collective, group, shape, bytes, context().config());
+      ccl::select_algorithm(context().algorithms(), collective, group, shape, bytes, context().config(), named);
+  why = selection.text;
   if (selection.module != nullptr) return *selection.module;
   throw NotImplementedError(
       fmt::format("{}: no algorithm can run here: {}", ccl::to_string(collective), selection.text));

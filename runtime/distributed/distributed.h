@@ -63,6 +63,7 @@ struct CollectiveRecord {
   ccl::Collective collective = ccl::Collective::AllReduce;
   uint32_t seq = 0;
   std::string algorithm;  ///< the module that ran
+  std::string selection;  ///< where `auto` chose it: the time by its closed form, and the next best one
   uint32_t world_size = 1;
   uint64_t count = 0;  ///< elements that `bytes` counts
   DType dtype = DType::Float32;
@@ -133,6 +134,8 @@ class DistributedContext {
   /// What a command line puts before the topology file's `ccl:` and before `defaults.algorithm`; empty: nothing.
   void set_ccl_file(std::string file) { m_ccl_file = std::move(file); }
   void set_algorithm(std::string algorithm) { m_algorithm = std::move(algorithm); }
+  /// A module of the registry to run instead of the algorithm's, from the next init on; empty: the algorithm's.
+  void set_module(std::string module) { m_module = std::move(module); }
 
   /// The first call installs; the first call of every other rank thread joins. `world_size` and `rank` are accepted and
   /// ignored. \throws std::invalid_argument for another backend or an impossible world, std::runtime_error when not
@@ -296,13 +299,14 @@ class DistributedContext {
   const ccl::AlgorithmModule& named_module(const CclSettings& settings) const;
   const ccl::AlgorithmModule& choose_module(const GroupState& g, ccl::CubeLayout layout, ReduceOp op,
                                             DType dtype) const;
-  /// Of the other collectives: the first that ccl.yaml names, else the fastest that can run.
+  /// The algorithm of ccl.yaml when it can run this, else (`auto`, and for other collectives) the fastest by the closed
+  /// forms of those that ccl.yaml names, else of all. `why` gets what was chosen from.
   const ccl::AlgorithmModule& choose_module(const GroupState& g, ccl::Collective collective, const ccl::Group& group,
-                                            const ccl::CollectiveShape& shape, double bytes) const;
+                                            const ccl::CollectiveShape& shape, double bytes, std::string& why) const;
 
   Context* m_context = nullptr;
   std::string m_ccl_file;
-  std::string m_algorithm;
+  std::string m_algorithm, m_module;
   GroupPtr m_group;                          ///< the default one
   std::map<uint32_t, GroupPtr> m_subgroups;  ///< by number, until destroyed
   uint32_t m_last_group_number = 0;

@@ -149,10 +149,14 @@ TEST(AllReduceOptions, WrongOnesSayWhatIsRight) {
   EXPECT_EQ(why({"-b", "1X"}), "--minbytes: '1X' is no size; expected a size like 4096, 1K or 64M");
   EXPECT_EQ(why({"-b", "2K", "-e", "1K"}), "--maxbytes is 1024, less than --minbytes, which is 2048");
   EXPECT_EQ(why({"-f", "1"}), "--stepfactor: expected a whole number from 2 to 1048576, got '1'");
-  EXPECT_EQ(why({"-t", "floot"}),
-            "--datatype: 'floot' is none of float, half, bfloat16, int32 (did you mean 'float'?)");
-  EXPECT_EQ(why({"-t", "int8"}),
-            "--datatype: the machine stores and copies int8, but computes on float, half, bfloat16 and int32 only");
+  EXPECT_EQ(
+      why({"-t", "floot"}),
+      "--datatype: 'floot' is none of float, half, bfloat16, int8, uint8, int32, int64, bool (did you mean 'float'?)");
+  EXPECT_EQ(why({"-t", "int8", "-o", "avg"}), "");
+  EXPECT_EQ(why({"-t", "bool", "-o", "avg"}), "--op: avg of bool means nothing");
+  EXPECT_EQ(why({"--group", "0,x"}), "--group: expected a whole number from 0 to 4294967295, got 'x'");
+  EXPECT_EQ(why({"--topology-sweep", "--trace", "a.json"}),
+            "--topology-sweep runs several machines: --stats, --trace, --vcd, --log and --record take one");
   EXPECT_EQ(why({"-o", "summ"}), "--op: 'summ' is none of sum, avg, max, min, product (did you mean 'sum'?)");
   EXPECT_EQ(why({"--layout", "shard"}),
             "--layout: 'shard' is none of sharded, replicated, partial (did you mean 'sharded'?)");

@@ -2,14 +2,27 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "tests/cli/program.h"
 
 namespace {
+
+namespace fs = std::filesystem;
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const auto& run = ahbm::platform::test::run_program;
+
+std::string read(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
 
 class Collective : public testing::TestWithParam<const char*> {};
 
@@ -17,17 +30,67 @@ TEST_P(Collective, IsRightForEverySizeTypeAndGroup) {
   const std::string name = GetParam();
   const auto all = run(name + " -c tiny -b 8 -e 256K -f 32 --explain 2>/dev/null");
   EXPECT_EQ(all.code, 0);
-  EXPECT_THAT(all.text, AllOf(HasSubstr("# Wrong values: 0 OK"), HasSubstr("closed form"), HasSubstr("lower bound")));
+  EXPECT_THAT(all.text, AllOf(HasSubstr("# Wrong values: 0 OK"), HasSubstr("closed form"), HasSubstr("reduction")));
   const auto group =
       run(name + " -c ring4 --group '0, 2,3' --root 1 --cubes 2 -t bfloat16 -o avg -b 10K -e 10K --blocking 0");
   EXPECT_EQ(group.code, 0);
   EXPECT_THAT(group.text, AllOf(HasSubstr("3 ranks (rank = sip), group 0,2,3"), HasSubstr("# Wrong values: 0 OK")));
 }
 
+TEST_P(Collective, TakesEveryDtypeThatCanBeReduced) {
+  for (const char* type : {"int8", "uint8", "int32", "int64", "bool"}) {
+    for (const char* op : {"sum", "avg", "max", "product"}) {
+      const bool means_nothing = type == std::string("bool") && op == std::string("avg");
+      const auto r = run(std::string(GetParam()) + " -c tiny -b 2000 -e 2000 -t " + type + " -o " + op + " 2>&1");
+      EXPECT_EQ(r.code, means_nothing ? 2 : 0) << type << ' ' << op << '\n' << r.text;
+    }
+  }
+}
+
+TEST_P(Collective, WritesWhatIsAskedForAboutTheRun) {
+  const std::string name = GetParam();
+  const fs::path dir = fs::path(testing::TempDir()) / ("ahbm_observe_" + name + std::to_string(getpid()));
+  fs::create_directories(dir);
+  const auto file = [&](const char* f) { return (dir / f).string(); };
+  const auto r = run(name + " -c tiny -b 4K -e 4K --trace " + file("t.json") + " --stats " + file("s.yaml") +
+                     " --vcd " + file("w.vcd") + " --record system.sip0.cube0.hbm=" + file("h.csv") + " --csv " +
+                     file("r.csv") + " --json " + file("r.json") + " --explain --log '*=info' 2>" + file("log"));
+  EXPECT_EQ(r.code, 0);
+  const std::string own = name == "sendrecv" ? "send_recv " : name + ' ';
+  EXPECT_THAT(read(file("t.json")), AllOf(HasSubstr('"' + own), HasSubstr("host: launch"), HasSubstr("between")));
+  EXPECT_THAT(read(file("log")), HasSubstr(own));
+  EXPECT_THAT(read(file("s.yaml")), HasSubstr("wire_bytes"));
+  EXPECT_THAT(read(file("w.vcd")), HasSubstr("$enddefinitions"));
+  EXPECT_THAT(read(file("h.csv")), HasSubstr("write"));
+  EXPECT_THAT(read(file("r.csv")), HasSubstr("wall_ms,closed_form_us,host_us,links_us,between_us,reduction_us"));
+  // The split is exact.
+  const auto row = nlohmann::json::parse(read(file("r.json")))["results"][0];
+  const auto& e = row["explain"];
+  EXPECT_NEAR(e["host_us"].get<double>() + e["links_us"].get<double>() + e["between_us"].get<double>(),
+              row["time_us"].get<double>(), 1e-9);
+  EXPECT_GT(e["host_us"].get<double>(), 1.2) << "600 ns there and 600 ns back";
+  EXPECT_GT(e["links_us"].get<double>(), 0);
+  fs::remove_all(dir);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Collective,
-                         testing::Values("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather",
-                                         "scatter", "sendrecv"),
+                         testing::Values("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast",
+                                         "reduce", "gather", "scatter", "sendrecv"),
                          [](const auto& p) { return std::string(p.param); });
+
+TEST(CollectiveCommand, ATopologySweepRunsThemAll) {
+  const auto r =
+      run("all_reduce -c tiny --set system.sips.count=4 --topology-sweep -b 4K -e 4K --csv /dev/stdout --quiet");
+  EXPECT_EQ(r.code, 0);
+  for (const char* topology : {"ring_1d", "torus_2d", "mesh_2d", "fully_connected", "switch"}) {
+    EXPECT_THAT(r.text, HasSubstr(std::string(",") + topology + "\n"));
+  }
+  EXPECT_EQ(run("gather -c tiny --topology-sweep -b 4K -e 4K --explain").code, 0);
+  EXPECT_THAT(run("gather -c tiny --set system.sips.count=4 "
+                  "--set 'sip_link.overrides=[{from: 0, to: 1, absent: true}]' --topology-sweep 2>&1")
+                  .text,
+              HasSubstr("--topology-sweep: sip_link.overrides"));
+}
 
 TEST(CollectiveCommand, MistakesAreBadInput) {
   EXPECT_EQ(run("gather -c tiny --group 0,9 2>/dev/null").code, 2);

@@ -1,0 +1,97 @@
+// `ahbm-vp tune`: the times are those of the collectives' own commands, the verdict follows from them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "platform/cli/tune.h"
+#include "tests/cli/program.h"
+
+namespace ahbm::platform {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TuneEntry entry(const char* algorithm, Ps time) {
+  TuneEntry e;
+  e.algorithm = algorithm;
+  e.time = time;
+  return e;
+}
+
+TEST(Tune, MarginIsTheNextBestAgainstTheChoice) {
+  TuneRow row;
+  row.entries = {entry("a", 100)};
+  EXPECT_FALSE(row.margin());
+  row.entries.push_back(entry("b", 150));
+  row.entries.push_back(entry("c", 125));
+  EXPECT_DOUBLE_EQ(*row.margin(), 0.25);
+  EXPECT_EQ(row.best().algorithm, "a");
+  row.entries.push_back(entry("d", 80));
+  EXPECT_DOUBLE_EQ(*row.margin(), -0.2);
+  EXPECT_EQ(row.best().algorithm, "d");
+}
+
+TEST(Tune, TimesAreThoseOfARunByThatAlgorithm) {
+  const fs::path dir = fs::path(testing::TempDir()) / ("ahbm_tune_" + std::to_string(getpid()));
+  fs::create_directories(dir);
+  const std::string json = (dir / "t.json").string(), csv = (dir / "t.csv").string();
+  const auto r =
+      test::run_program("tune -c tiny --set system.sips.count=3 -b 1K -e 64K -f 64 --json " + json + " --csv " + csv);
+  EXPECT_EQ(r.code, 0);
+  EXPECT_THAT(r.text, AllOf(HasSubstr("# all_reduce on tiny: 3 ranks"), HasSubstr("auto is right for"),
+                            HasSubstr("# Wrong values: 0 OK"), HasSubstr("# not run: intercube runs on partial")));
+  std::ifstream in(json);
+  const auto doc = nlohmann::json::parse(in);
+  ASSERT_EQ(doc["results"].size(), 2u);
+  for (const auto& row : doc["results"]) {
+    ASSERT_GT(row["algorithms"].size(), 5u);
+    double best = 1e9;
+    for (const auto& e : row["algorithms"]) {
+      const std::string name = e["algorithm"];
+      best = std::min(best, e["time_us"].get<double>());
+      EXPECT_GT(e["closed_form_us"].get<double>(), 0) << name;
+      EXPECT_EQ(e["wrong"], 0) << name;
+      const std::string size = std::to_string(row["size_bytes"].get<uint64_t>());
+      const auto alone =
+          test::run_program("all_reduce -c tiny --set system.sips.count=3 --quiet --csv /dev/stdout -b " + size +
+                            " -e " + size + " --algorithm " + name);
+      EXPECT_THAT(alone.text, HasSubstr("," + name + "," +
+                                        microseconds(static_cast<Ps>(std::llround(e["time_us"].get<double>() * 1e6)))))
+          << alone.text;
+    }
+    for (const auto& e : row["algorithms"]) {
+      if (e["algorithm"] != row["best"]) continue;
+      EXPECT_DOUBLE_EQ(e["time_us"].get<double>(), best);
+    }
+    EXPECT_EQ(row["margin"].get<double>() >= 0, row["chosen"] == row["best"]);
+  }
+  std::ifstream lines(csv);
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line, kTuneCsvHeader);
+  fs::remove_all(dir);
+}
+
+TEST(Tune, OtherCollectivesAndMistakes) {
+  for (const char* collective : {"all_gather", "broadcast", "all_to_all", "gather", "sendrecv"}) {
+    const auto r = test::run_program(std::string("tune -c tiny -b 4K -e 4K --collective ") + collective);
+    EXPECT_EQ(r.code, 0) << collective;
+    EXPECT_THAT(r.text, HasSubstr("# Wrong values: 0 OK")) << collective;
+  }
+  const auto why = [](const std::string& arguments) {
+    return test::run_program("tune -c tiny " + arguments + " 2>&1");
+  };
+  EXPECT_EQ(why("--collective all_reduc").code, 2);
+  EXPECT_THAT(why("--collective all_reduc").text, HasSubstr("did you mean 'all_reduce'?"));
+  EXPECT_THAT(why("--algorithm ring").text, HasSubstr("tune runs every algorithm that fits"));
+}
+
+}  // namespace
+}  // namespace ahbm::platform
