@@ -260,6 +260,14 @@ TEST_F(AllReduceProgram, AStallIsCode1AndSaysWhoWaitsForWhat) {
   EXPECT_THAT(test::run_program(run + " 2>&1 >/dev/null").text,
               AllOf(StartsWith("ahbm-vp: stalled at "), HasSubstr("rank 0  all_reduce #1  sip0.cube0.pe0  QP "),
                     HasSubstr("a message"), HasSubstr("nothing: the PE is stopped")));
+  test::run_program(run + " --json " + file("stall.json") + " 2>/dev/null");
+  const auto stall = nlohmann::json::parse(read(file("stall.json")))["stall"];
+  ASSERT_GE(stall.size(), 2u);
+  EXPECT_EQ(stall[0]["who"], "rank 0");
+  EXPECT_EQ(stall[0]["operation"], "all_reduce #1");
+  EXPECT_EQ(stall[0]["pe"], "sip0.cube0.pe0");
+  EXPECT_EQ(stall[0]["waits_for"], "a message");
+  EXPECT_EQ(stall.back()["waits_for"], "nothing: the PE is stopped");
 }
 
 TEST_F(AllReduceProgram, PipedRunsPrintTheTableAndNothingElse) {
