@@ -42,6 +42,20 @@ std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group&
 std::vector<uint64_t> pack_arguments(const AlgorithmModule& module, const Group& group, uint32_t rank, Addr buffer,
                                      uint64_t n_elem, DType dtype, ReduceOp op, CubeLayout layout);
 
+/// One of the messages that a PE sends or receives in a batch of point-to-point transfers.
+struct Transfer {
+  bool sends = false;
+  Addr address = 0;
+  uint64_t count = 0;
+  DType dtype = DType::Float32;
+  tl::Dir dir = tl::Dir::None;
+  uint32_t step = 0;  ///< the same at both ends
+};
+/// The argument words of the kernel of `send_recv` for several transfers at once. Those of one direction are in the
+/// same order at both ends.
+std::vector<uint64_t> pack_transfers(const Group& group, uint32_t rank, const std::vector<Transfer>& transfers,
+                                     uint32_t message_bytes);
+
 /// \throws std::invalid_argument when root, peer or the number of counts do not fit a group of n ranks
 void check_shape(Collective collective, uint32_t n, const CollectiveShape& shape);
 

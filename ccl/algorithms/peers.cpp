@@ -132,25 +132,36 @@ void all_to_all_ring_kernel(tl::Tl& tl, const tl::Args& args) {
   }
 }
 
-enum class Role : uint8_t { None, Send, Receive, Both };
+enum class Role : uint8_t { Copy, Send, Receive };
 
-/// Words: count, role, direction.
+/// Words: number of transfers; of each its role, address (0: of the arguments), count, dtype, direction, step.
 void send_recv_kernel(tl::Tl& tl, const tl::Args& args) {
   ModuleArguments a(args);
-  const uint64_t count = a.take();
-  const auto role = static_cast<Role>(a.take());
-  if (count == 0) return;
-  Move m = message(a, count, 0);
-  if (role == Role::Both) copy_own(tl, a, a.input, a.output, count);
-  if (role == Role::Send) {
-    m.local = a.input;
-    m.to = static_cast<Dir>(a.take());
-    tl.submit(m);
-  } else if (role == Role::Receive) {
-    m.store = a.output;
-    m.from = static_cast<Dir>(a.take());
-    tl.submit(m);
+  for (uint64_t k = a.take(); k > 0; --k) {
+    const auto role = static_cast<Role>(a.take());
+    const Addr address = a.take();
+    Move m = message(a, a.take(), 0);
+    m.dtype = static_cast<DType>(a.take());
+    const auto dir = static_cast<Dir>(a.take());
+    m.step = wire_step(a.take());
+    if (m.count == 0) continue;
+    if (role == Role::Copy) {
+      copy_own(tl, a, a.input, a.output, m.count);
+    } else if (role == Role::Send) {
+      m.local = address != 0 ? address : a.input;
+      m.to = dir;
+      tl.submit(m);
+    } else {
+      m.store = address != 0 ? address : a.output;
+      m.from = dir;
+      tl.submit(m);
+    }
   }
+}
+
+void put_transfer(Role role, const Transfer& t, std::vector<uint64_t>& words) {
+  words.insert(words.end(), {static_cast<uint64_t>(role), t.address, t.count, static_cast<uint64_t>(t.dtype),
+                             static_cast<uint64_t>(t.dir), t.step});
 }
 
 constexpr uint64_t kBarrierBytes = 16;  ///< a byte to send, and 8 bytes on one that is received
@@ -289,9 +300,13 @@ AlgorithmModule send_recv_module() {
   AlgorithmModule m = base(Collective::SendRecv, "send_recv", send_recv_kernel, "one queue pair, routed: eL + S/B");
   m.rank_args = [](const Group&, const CollectiveShape& shape, uint32_t rank) {
     const bool sends = rank == shape.root, receives = rank == shape.peer;
-    const Role role = sends && receives ? Role::Both : sends ? Role::Send : receives ? Role::Receive : Role::None;
-    return std::vector<uint64_t>{shape.count, static_cast<uint64_t>(role),
-                                 static_cast<uint64_t>(tl::peer_dir(sends ? shape.peer : shape.root))};
+    std::vector<uint64_t> words{sends || receives ? 1u : 0u};
+    Transfer t;
+    t.count = shape.count;
+    t.dtype = shape.dtype;
+    t.dir = tl::peer_dir(sends ? shape.peer : shape.root);
+    if (sends || receives) put_transfer(sends && receives ? Role::Copy : sends ? Role::Send : Role::Receive, t, words);
+    return words;
   };
   m.connections = [](const Group& g, const CollectiveShape& shape) {
     if (shape.root == shape.peer) return std::vector<Connection>();
@@ -326,6 +341,18 @@ AlgorithmModule barrier_module() {
 }
 
 }  // namespace
+
+std::vector<uint64_t> pack_transfers(const Group& group, uint32_t rank, const std::vector<Transfer>& transfers,
+                                     uint32_t message_bytes) {
+  std::vector<uint64_t> words{0, 0, message_bytes, transfers.size()};
+  for (const Transfer& t : transfers) put_transfer(t.sends ? Role::Send : Role::Receive, t, words);
+  AppendedArguments a;
+  a.sip_rank = rank;
+  a.sip_topo_kind = static_cast<uint32_t>(group.topology);
+  a.sip_topo_w = group.sip_w;
+  a.sip_topo_h = group.sip_h;
+  return pack_arguments(0, words, a);
+}
 
 std::vector<AlgorithmModule> peer_modules() {
   return {all_to_all_direct_module(), all_to_all_ring_module(), send_recv_module(), barrier_module()};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 
@@ -630,6 +631,8 @@ void CollectivePlan::barrier() {
 void CollectivePlan::connect() {
   uint32_t made = 0;
   m_links = &m_group.connections->table(*m_module, m_lanes_group, m_union, made);
+  for (ccl::CollectiveShape& s : m_shapes) s.message_bytes = m_links->message_bytes();
+  m_op.record->shapes = m_shapes;
   if (m_fold != nullptr) {
     m_fold_links.resize(size());
     for (uint32_t r = 0; r < size(); ++r) {
@@ -648,71 +651,73 @@ std::vector<SipId> CollectivePlan::sips() const {
   return out;
 }
 
+LaunchRequest CollectivePlan::request(const std::string& kernel, uint32_t rank) const {
+  LaunchRequest r;
+  r.kernel = kernel;
+  r.keep_alive.push_back(m_staging);
+  for (const Tensor& t : m_ranks[rank].tensors) r.keep_alive.push_back(t.handle());
+  return r;
+}
+
+LaunchRequest CollectivePlan::fold_request(uint32_t rank) const {
+  const ccl::Group& group = m_fold_groups[rank];
+  LaunchRequest fold = request(m_fold->kernel_name, rank);
+  fold.group = m_group.id;
+  fold.seq = m_op.seq;
+  for (const Tensor& t : call(rank).inputs) {
+    for (uint32_t c = 0; c < group.n_cubes; ++c) {
+      const layout::Layout& l = t.handle()->layout();
+      PeLaunch pe;
+      pe.pe = {m_group.sips[rank], CubeId{c}, PeId{0}};
+      ccl::CollectiveShape s;
+      s.count = l.cube_logical_elements(CubeId{c});
+      s.dtype = m_dtype;
+      s.op = m_op.call.op == ReduceOp::Avg ? ReduceOp::Sum : m_op.call.op;  // the pieces are summands
+      s.layout = CubeLayout::Partial;
+      const Addr buffer = t.handle()->cube_buffer(m_group.sips[rank], CubeId{c});
+      pe.args = ccl::pack_arguments(*m_fold, group, 0, {buffer, buffer, 0}, s);
+      pe.links = m_fold_links[rank]->of(0, c);
+      pe.program.program_cube = c;
+      pe.program.program_cubes = group.n_cubes;
+      fold.pes.push_back(std::move(pe));
+    }
+  }
+  return fold;
+}
+
+void CollectivePlan::add_copies(bool before, std::vector<LaunchRequest>& out, std::vector<uint32_t>& ranks) const {
+  for (uint32_t r = 0; r < size(); ++r) {
+    LaunchRequest copy = request("copy_blocks", r);
+    for (uint32_t c = 0; c < m_ranks[r].lanes.size(); ++c) {
+      const LanePart& lane = m_ranks[r].lanes[c];
+      const CopyList* list = before ? lane.before.get() : lane.after.get();
+      if (list == nullptr || list->empty()) continue;
+      PeLaunch pe;
+      pe.pe = {m_group.sips[r], CubeId{c}, PeId{0}};
+      pe.args = {static_cast<uint64_t>(before ? m_dtype : m_wire), static_cast<uint64_t>(before ? m_wire : m_dtype),
+                 list->blocks().size()};
+      for (const BlockCopy& b : list->blocks()) {
+        for (const uint64_t word : {b.src, b.dst, b.cols, b.rows, b.src_stride, b.dst_stride}) pe.args.push_back(word);
+      }
+      copy.pes.push_back(std::move(pe));
+    }
+    if (copy.pes.empty()) continue;
+    out.push_back(std::move(copy));
+    ranks.push_back(r);
+  }
+}
+
 std::vector<LaunchRequest> CollectivePlan::requests(size_t stage, std::vector<uint32_t>& ranks) const {
   std::vector<LaunchRequest> out;
-  const auto request = [&](const std::string& kernel, uint32_t rank) {
-    LaunchRequest r;
-    r.kernel = kernel;
-    r.keep_alive.push_back(m_staging);
-    for (const Tensor& t : m_ranks[rank].tensors) r.keep_alive.push_back(t.handle());
-    return r;
-  };
-  const auto add = [&](LaunchRequest r, uint32_t rank) {
-    if (r.pes.empty()) return;
-    out.push_back(std::move(r));
-    ranks.push_back(rank);
-  };
   if (m_fold != nullptr && stage == 0) {
     for (uint32_t r = 0; r < size(); ++r) {
       if (m_fold_groups[r].sips.empty()) continue;
-      const ccl::Group& group = m_fold_groups[r];
-      LaunchRequest fold = request(m_fold->kernel_name, r);
-      fold.group = m_group.id;
-      fold.seq = m_op.seq;
-      for (const Tensor& t : call(r).inputs) {
-        for (uint32_t c = 0; c < group.n_cubes; ++c) {
-          const layout::Layout& l = t.handle()->layout();
-          PeLaunch pe;
-          pe.pe = {m_group.sips[r], CubeId{c}, PeId{0}};
-          ccl::CollectiveShape s;
-          s.count = l.cube_logical_elements(CubeId{c});
-          s.dtype = m_dtype;
-          s.op = m_op.call.op == ReduceOp::Avg ? ReduceOp::Sum : m_op.call.op;  // the pieces are summands
-          s.layout = CubeLayout::Partial;
-          const Addr buffer = t.handle()->cube_buffer(m_group.sips[r], CubeId{c});
-          pe.args = ccl::pack_arguments(*m_fold, group, 0, {buffer, buffer, 0}, s);
-          pe.links = m_fold_links[r]->of(0, c);
-          pe.program.program_cube = c;
-          pe.program.program_cubes = group.n_cubes;
-          fold.pes.push_back(std::move(pe));
-        }
-      }
-      add(std::move(fold), r);
+      out.push_back(fold_request(r));
+      ranks.push_back(r);
     }
     return out;
   }
-
-  const auto copies = [&](bool before) {
-    for (uint32_t r = 0; r < size(); ++r) {
-      LaunchRequest copy = request("copy_blocks", r);
-      for (uint32_t c = 0; c < m_ranks[r].lanes.size(); ++c) {
-        const LanePart& lane = m_ranks[r].lanes[c];
-        const CopyList* list = before ? lane.before.get() : lane.after.get();
-        if (list == nullptr || list->empty()) continue;
-        PeLaunch pe;
-        pe.pe = {m_group.sips[r], CubeId{c}, PeId{0}};
-        pe.args = {static_cast<uint64_t>(before ? m_dtype : m_wire), static_cast<uint64_t>(before ? m_wire : m_dtype),
-                   list->blocks().size()};
-        for (const BlockCopy& b : list->blocks()) {
-          for (const uint64_t word : {b.src, b.dst, b.cols, b.rows, b.src_stride, b.dst_stride})
-            pe.args.push_back(word);
-        }
-        copy.pes.push_back(std::move(pe));
-      }
-      add(std::move(copy), r);
-    }
-  };
-  copies(true);
+  add_copies(true, out, ranks);
   for (uint32_t r = 0; r < size(); ++r) {
     if (!m_ranks[r].takes_part) continue;
     LaunchRequest main = request(m_module->kernel_name, r);
@@ -721,9 +726,66 @@ std::vector<LaunchRequest> CollectivePlan::requests(size_t stage, std::vector<ui
     for (uint32_t c = 0; c < m_lanes_group.n_cubes; ++c) {
       if (m_lane_used[c]) main.pes.push_back(pe_launch(r, c));
     }
-    add(std::move(main), r);
+    if (main.pes.empty()) continue;
+    out.push_back(std::move(main));
+    ranks.push_back(r);
   }
-  copies(false);
+  add_copies(false, out, ranks);
+  return out;
+}
+
+std::vector<LaunchRequest> CollectivePlan::batch(const std::vector<std::unique_ptr<CollectivePlan>>& plans,
+                                                 std::vector<uint32_t>& ranks) {
+  std::vector<LaunchRequest> out;
+  const CollectivePlan& first = *plans.front();
+  for (const auto& plan : plans) plan->add_copies(true, out, ranks);
+  for (uint32_t r = 0; r < first.size(); ++r) {
+    LaunchRequest main;
+    std::map<uint32_t, std::vector<ccl::Transfer>> transfers;  // by cube
+    std::map<uint32_t, std::vector<launch::LinkEntry>> links;
+    for (uint32_t step = 0; step < plans.size(); ++step) {
+      const CollectivePlan& plan = *plans[step];
+      if (!plan.m_ranks[r].takes_part) continue;
+      LaunchRequest own = plan.request(plan.m_module->kernel_name, r);
+      main.kernel = own.kernel;
+      main.keep_alive.insert(main.keep_alive.end(), own.keep_alive.begin(), own.keep_alive.end());
+      for (uint32_t c = 0; c < plan.m_lanes_group.n_cubes; ++c) {
+        if (!plan.m_lane_used[c]) continue;
+        const ccl::CollectiveShape& shape = plan.m_shapes[c];
+        const ccl::CollectiveBuffers& buffers = plan.m_ranks[r].lanes[c].buffers;
+        ccl::Transfer t;
+        t.sends = shape.root == r;
+        t.address = t.sends ? buffers.input : buffers.output;
+        t.count = shape.count;
+        t.dtype = shape.dtype;
+        t.dir = tl::peer_dir(t.sends ? shape.peer : shape.root);
+        t.step = step;
+        transfers[c].push_back(t);
+        for (const launch::LinkEntry& e : plan.m_links->of(r, c)) {
+          auto& known = links[c];
+          const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.dir == e.dir; });
+          if (!there) known.push_back(e);
+        }
+      }
+    }
+    if (transfers.empty()) continue;
+    main.group = first.m_group.id;
+    main.seq = first.m_op.seq;
+    for (const auto& [c, list] : transfers) {
+      PeLaunch pe;
+      pe.pe = {first.m_group.sips[r], CubeId{c}, PeId{0}};
+      pe.args = ccl::pack_transfers(first.m_lanes_group, r, list, 0);
+      pe.links = links[c];
+      pe.program.program_rank = r;
+      pe.program.program_ranks = first.size();
+      pe.program.program_cube = c;
+      pe.program.program_cubes = transfers.rbegin()->first + 1;
+      main.pes.push_back(std::move(pe));
+    }
+    out.push_back(std::move(main));
+    ranks.push_back(r);
+  }
+  for (const auto& plan : plans) plan->add_copies(false, out, ranks);
   return out;
 }
 

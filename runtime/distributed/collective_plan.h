@@ -49,6 +49,11 @@ class CollectivePlan {
   /// The stage's kernels have completed.
   void stage_done(size_t stage);
 
+  /// Of several point-to-point transfers together: one kernel per rank does all of its part. \pre connected
+  /// \param plans  in an order that all ranks have in common  \param ranks  as of `requests`
+  static std::vector<LaunchRequest> batch(const std::vector<std::unique_ptr<CollectivePlan>>& plans,
+                                          std::vector<uint32_t>& ranks);
+
  private:
   using Call = DistributedContext::Call;
   struct Staging;
@@ -86,6 +91,10 @@ class CollectivePlan {
   CopyList& before(uint32_t rank, uint32_t cube);
   CopyList& after(uint32_t rank, uint32_t cube);
   PeLaunch pe_launch(uint32_t rank, uint32_t cube) const;
+  LaunchRequest request(const std::string& kernel, uint32_t rank) const;
+  /// The launches that pack (before) or unpack, one per rank that has something to do.
+  void add_copies(bool before, std::vector<LaunchRequest>& out, std::vector<uint32_t>& ranks) const;
+  LaunchRequest fold_request(uint32_t rank) const;
 
   Context& m_context;
   Device& m_device;

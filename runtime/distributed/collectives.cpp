@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "runtime/context.h"
@@ -67,6 +68,24 @@ void check_aliases(const char* name, uint32_t n, const std::vector<Tensor>& inpu
       throw std::runtime_error(fmt::format("{}: outputs {} and {} share their memory", name, p, o));
     }
   }
+}
+
+/// What a batch is part of by now.
+std::shared_ptr<BatchedTransfers> joined(std::shared_ptr<BatchedTransfers> batch) {
+  while (batch != nullptr && batch->joined != nullptr) batch = batch->joined;
+  return batch;
+}
+
+std::shared_ptr<BatchedTransfers> join(const std::shared_ptr<BatchedTransfers>& a,
+                                       const std::shared_ptr<BatchedTransfers>& b) {
+  if (a == b) return a;
+  a->unpaired += b->unpaired;
+  a->operations.insert(a->operations.end(), b->operations.begin(), b->operations.end());
+  a->works.insert(a->works.end(), b->works.begin(), b->works.end());
+  b->joined = a;
+  b->operations.clear();
+  b->works.clear();
+  return a;
 }
 
 }  // namespace
@@ -222,12 +241,11 @@ void DistributedContext::perform(const GroupPtr& g, const WorkPtr& work) {
   const std::shared_ptr<Operation> operation = work->operation;
   Operation& op = *operation;
   Device& dev = device();
-  if (work->last) {
-    lead(g, work);
-  } else {
-    dev.await(op.changed, [&] { return op.launched || op.error != nullptr; },
+  if (!work->last) {
+    dev.await(op.changed, [&] { return op.launched || op.error != nullptr || work->last; },
               {op.name(), [&op] { return op.missing_ranks(); }, nullptr});
   }
+  if (work->last) lead(g, work);
   if (op.error != nullptr) std::rethrow_exception(op.error);
 
   std::vector<Launch> launches;
@@ -275,7 +293,11 @@ void DistributedContext::lead(const GroupPtr& g, const WorkPtr& work) {
                    [&] { return !g->failed.empty() || g->destroyed || g->ready.empty() || g->ready.front() == &op; },
                    {op.name(), [] { return std::string("an earlier collective's launch"); }, nullptr});
     check_usable(*g);
-    launch(*g, op);
+    if (work->batch != nullptr) {
+      launch_batch(*g, *work->batch);
+    } else {
+      launch(*g, op);
+    }
     op.launched = true;
   } catch (const sc_core::sc_unwind_exception&) {
     throw;
@@ -283,13 +305,17 @@ void DistributedContext::lead(const GroupPtr& g, const WorkPtr& work) {
     op.error = std::current_exception();
   }
   op.changed.notify(sc_core::SC_ZERO_TIME);
+  if (work->batch == nullptr) return;
+  for (const auto& other : work->batch->operations) {
+    if (other->error == nullptr) other->error = op.error;
+    other->launched = op.launched;
+    other->changed.notify(sc_core::SC_ZERO_TIME);
+    g->batched.erase(other);
+  }
 }
 
 void DistributedContext::launch(GroupState& g, Operation& op) {
-  CollectivePlan plan(
-      context(), g, op,
-      [&](ccl::Collective collective, const ccl::Group& group, const ccl::CollectiveShape& shape, double bytes,
-          std::string& why) -> const auto& { return choose_module(g, collective, group, shape, bytes, why); });
+  CollectivePlan plan(context(), g, op, chooser(g));
   op.launches.resize(g.size());
   if (!plan.nothing()) {
     plan.connect();
@@ -298,17 +324,68 @@ void DistributedContext::launch(GroupState& g, Operation& op) {
     for (size_t stage = 0; stage < plan.stages(); ++stage) {
       std::vector<uint32_t> ranks;
       const std::vector<Launch> launches = device().launch_all(plan.requests(stage, ranks));
-      for (size_t i = 0; i < launches.size(); ++i) {
-        g.note(launches[i]);
-        op.launches[ranks[i]].push_back(launches[i]);
-        for (const Tensor& t : plan.tensors(ranks[i])) t.handle()->add_collective(launches[i]);
-      }
+      for (size_t i = 0; i < launches.size(); ++i) note(g, op, ranks[i], launches[i], plan.tensors(ranks[i]));
       if (stage + 1 == plan.stages()) break;
       for (const Launch& l : launches) device().wait(l, op.name());
       plan.stage_done(stage);
     }
   }
   for (Call& call : op.calls) call = Call{};  // the tensors are held by their launches now
+}
+
+void DistributedContext::launch_batch(GroupState& g, const BatchedTransfers& batch) {
+  std::vector<std::shared_ptr<Operation>> operations = batch.operations;
+  std::sort(operations.begin(), operations.end(), [](const auto& a, const auto& b) { return a->seq < b->seq; });
+  std::vector<std::unique_ptr<CollectivePlan>> plans;
+  std::vector<Operation*> planned;
+  const CollectivePlan::Choose choose = chooser(g);
+  std::set<SipId> sips;
+  for (const auto& op : operations) {
+    op->launches.resize(g.size());
+    try {
+      auto plan = std::make_unique<CollectivePlan>(context(), g, *op, choose);
+      if (plan->nothing()) continue;
+      for (const SipId sip : plan->sips()) sips.insert(sip);
+      plans.push_back(std::move(plan));
+      planned.push_back(op.get());
+    } catch (const NotImplementedError&) {
+      op->error = std::current_exception();
+    }
+  }
+  if (!plans.empty()) {
+    for (const auto& plan : plans) plan->connect();
+    for (const auto& plan : plans) {
+      for (const Tensor& t : plan->tensors()) t.handle()->wait_collectives();
+    }
+    const Device::LaunchTurn turn(device(), {sips.begin(), sips.end()}, planned.front()->name());
+    std::vector<uint32_t> ranks;
+    const std::vector<Launch> launches = device().launch_all(CollectivePlan::batch(plans, ranks));
+    for (size_t i = 0; i < launches.size(); ++i) {
+      g.note(launches[i]);
+      for (size_t k = 0; k < plans.size(); ++k) {
+        if (ranks[i] != planned[k]->call.root && ranks[i] != planned[k]->call.peer) continue;
+        planned[k]->launches[ranks[i]].push_back(launches[i]);
+        for (const Tensor& t : plans[k]->tensors(ranks[i])) t.handle()->add_collective(launches[i]);
+      }
+    }
+  }
+  for (const auto& op : operations) {
+    for (Call& call : op->calls) call = Call{};
+  }
+}
+
+void DistributedContext::note(GroupState& g, Operation& op, uint32_t rank, const Launch& launch,
+                              const std::vector<Tensor>& tensors) {
+  g.note(launch);
+  op.launches[rank].push_back(launch);
+  for (const Tensor& t : tensors) t.handle()->add_collective(launch);
+}
+
+DistributedContext::Chooser DistributedContext::chooser(const GroupState& g) const {
+  return [this, &g](ccl::Collective collective, const ccl::Group& group, const ccl::CollectiveShape& shape,
+                    double bytes, std::string& why) -> const ccl::AlgorithmModule& {
+    return choose_module(g, collective, group, shape, bytes, why);
+  };
 }
 
 void DistributedContext::start_helper(const GroupPtr& g, const WorkPtr& work) {
@@ -336,6 +413,7 @@ void DistributedContext::start_helper(const GroupPtr& g, const WorkPtr& work) {
         }
         work->done = true;
         work->changed.notify(sc_core::SC_ZERO_TIME);
+        work->helper = {};  // this process holds `work`: they would keep each other, and the tensors, for ever
       },
       sc_core::sc_gen_unique_name("async_collective"));
   m_outstanding.push_back(work);
@@ -620,10 +698,11 @@ Work DistributedContext::scatter(const Tensor& tensor, const std::vector<Tensor>
 
 // --- point to point
 
-Work DistributedContext::post(const GroupPtr& g, const Tensor& tensor, const Peer& peer, uint32_t tag, bool sends,
-                              bool async_op, const char* name) {
+DistributedContext::WorkPtr DistributedContext::pair_up(const GroupPtr& g, const Tensor& tensor, const Peer& peer,
+                                                        uint32_t tag, bool sends, const char* name,
+                                                        const std::shared_ptr<BatchedTransfers>& batch) {
   const Caller caller = begin(g, name);
-  if (!caller.member) return {};
+  if (!caller.member) return nullptr;
   if (!caller.rank) {
     throw std::runtime_error(
         fmt::format("{} from the driver: a message goes from one rank to another, call it from rank threads", name));
@@ -646,6 +725,7 @@ Work DistributedContext::post(const GroupPtr& g, const Tensor& tensor, const Pee
   work->rank = self;
   if (!sends) work->outputs = {tensor};
   work->caller = current_process();
+  work->batch = batch;
 
   Call call;
   call.name = sends ? "send" : "recv";
@@ -673,6 +753,7 @@ Work DistributedContext::post(const GroupPtr& g, const Tensor& tensor, const Pee
     op->record->root = call.root;
     work->operation = std::move(op);
     mine.push_back({work, tensor});
+    if (batch != nullptr) ++joined(batch)->unpaired;
   } else {
     const GroupState::Post post = waiting->second.front();
     waiting->second.pop_front();
@@ -680,7 +761,6 @@ Work DistributedContext::post(const GroupPtr& g, const Tensor& tensor, const Pee
     if (mine.empty()) (sends ? g->sends : g->receives).erase(pair);
     Operation& op = *post.work->operation;
     work->operation = post.work->operation;
-    work->last = true;
     op.calls[self] = call;
     op.waits_for = "its connections";
     const Tensor& sent = sends ? tensor : post.tensor;
@@ -692,11 +772,43 @@ Work DistributedContext::post(const GroupPtr& g, const Tensor& tensor, const Pee
                       g->global_ranks[call.root], g->global_ranks[call.peer], shape_text(sent),
                       g->global_ranks[call.peer], shape_text(received))));
       op.changed.notify(sc_core::SC_ZERO_TIME);
+    }
+    const std::shared_ptr<BatchedTransfers> met = joined(post.work->batch);
+    if (met != nullptr) --met->unpaired;
+    if (batch == nullptr || met == nullptr || op.error != nullptr) {
+      work->batch = post.work->batch = nullptr;
+      work->last = true;
+      if (op.error == nullptr) g->ready.push_back(&op);
+      if (met != nullptr) leave_when_paired(*g, met);
     } else {
-      g->ready.push_back(&op);
+      op.waits_for = "the other transfers of the batches that it is part of";
+      const auto all = join(joined(batch), met);
+      all->operations.push_back(work->operation);
+      all->works.push_back(work);
+      g->batched.insert(work->operation);
     }
   }
-  return start(g, work, async_op);
+  return work;
+}
+
+Work DistributedContext::post(const GroupPtr& g, const Tensor& tensor, const Peer& peer, uint32_t tag, bool sends,
+                              bool async_op, const char* name) {
+  const WorkPtr work = pair_up(g, tensor, peer, tag, sends, name, nullptr);
+  return work == nullptr ? Work() : start(g, work, async_op);
+}
+
+void DistributedContext::leave_when_paired(GroupState& g, const std::shared_ptr<BatchedTransfers>& batch) {
+  if (batch->unpaired != 0 || batch->operations.empty()) return;
+  // Any of the callers can lead; the others find their operation launched.
+  for (const auto& weak : batch->works) {
+    const WorkPtr leader = weak.lock();
+    if (leader == nullptr || leader->operation->error != nullptr) continue;
+    leader->batch = batch;
+    leader->last = true;
+    g.ready.push_back(leader->operation.get());
+    leader->operation->changed.notify(sc_core::SC_ZERO_TIME);
+    return;
+  }
 }
 
 void DistributedContext::send(const Tensor& tensor, Peer dst, const ProcessGroup& which, uint32_t tag) {
@@ -719,16 +831,24 @@ Work DistributedContext::irecv(const Tensor& tensor, Peer src, const ProcessGrou
 
 std::vector<Work> DistributedContext::batch_isend_irecv(const std::vector<P2POp>& ops) {
   if (ops.empty()) throw std::invalid_argument("batch_isend_irecv: the list is empty");
-  std::vector<Work> out;
   for (const P2POp& op : ops) {
     if (op.group != ops.front().group) {
       throw std::invalid_argument("batch_isend_irecv: all of a batch must name the same group");
     }
   }
+  const GroupPtr g = group_ptr(ops.front().group);
+  const auto batch = std::make_shared<BatchedTransfers>();
+  std::vector<WorkPtr> works;
+  ++batch->unpaired;  // it is not complete yet
   for (const P2POp& op : ops) {
-    out.push_back(op.kind == P2POp::Isend ? isend(op.tensor, op.peer, op.group, op.tag)
-                                          : irecv(op.tensor, op.peer, op.group, op.tag));
+    const bool sends = op.kind == P2POp::Isend;
+    works.push_back(pair_up(g, op.tensor, op.peer, op.tag, sends, sends ? "isend" : "irecv", batch));
   }
+  const auto all = joined(batch);
+  --all->unpaired;
+  leave_when_paired(*g, all);
+  std::vector<Work> out;
+  for (const WorkPtr& work : works) out.push_back(work == nullptr ? Work() : start(g, work, true));
   return out;
 }
 

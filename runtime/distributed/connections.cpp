@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "models/core/ipcq_protocol.h"
 #include "models/core/topology.h"
 
 namespace ahbm::runtime::distributed {
@@ -231,6 +232,7 @@ const LinkTable& Connections::table(const ccl::AlgorithmModule& module, const cc
   };
   for (size_t i = 0; i < connections.size(); ++i) {
     const ccl::Connection& c = connections[i];
+    if (qps[i].a.pe.sip != qps[i].b.pe.sip) table.note_slots_between_sips(ipcq::payload_capacity(qps[i].slot_bytes));
     entry(c.rank, c.cube, c.dir, qps[i].a, qps[i].b, qps[i].slot_bytes);
     entry(c.peer_rank, c.peer_cube, c.peer_dir, qps[i].b, qps[i].a, qps[i].slot_bytes);
   }

@@ -1,6 +1,7 @@
 // The queue pairs of one process group: the neighbour connections made at init, and those made on first use.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,8 +26,15 @@ class LinkTable {
   std::vector<launch::LinkEntry>& of(uint32_t rank, uint32_t cube) {
     return m_entries.at(size_t{rank} * m_cubes + cube);
   }
+  /// CollectiveShape::message_bytes: 0 while all slots between SIPs are of one size.
+  uint32_t message_bytes() const { return m_smallest == m_largest ? 0 : m_smallest; }
+  void note_slots_between_sips(uint32_t payload) {
+    m_smallest = m_largest == 0 ? payload : std::min(m_smallest, payload);
+    m_largest = std::max(m_largest, payload);
+  }
 
  private:
+  uint32_t m_smallest = 0, m_largest = 0;
   uint32_t m_cubes = 1;
   std::vector<std::vector<launch::LinkEntry>> m_entries;
 };

@@ -441,8 +441,10 @@ void DistributedContext::mark_failed(const GroupPtr& g, const std::string& why) 
     }
     posts->clear();
   }
+  for (const auto& op : g->batched) end(*op);
   g->operations.clear();
   g->ready.clear();
+  g->batched.clear();
   g->changed.notify(sc_core::SC_ZERO_TIME);
   const std::vector<Launch> in_flight = g->in_flight;
   for (const Launch& l : in_flight) {

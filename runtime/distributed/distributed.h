@@ -23,6 +23,7 @@ class Context;
 
 namespace ahbm::runtime::distributed {
 
+struct BatchedTransfers;
 struct GroupState;
 struct Operation;
 struct WorkState;
@@ -218,6 +219,8 @@ class DistributedContext {
   uint32_t recv(const Tensor& tensor, Peer src, const ProcessGroup& group = {}, uint32_t tag = 0);
   Work isend(const Tensor& tensor, Peer dst, const ProcessGroup& group = {}, uint32_t tag = 0);
   Work irecv(const Tensor& tensor, Peer src, const ProcessGroup& group = {}, uint32_t tag = 0);
+  /// All transfers of batches that meet one another leave together, as one kernel per rank, when every send and receive
+  /// of these batches has met its other half. One that meets a plain send or receive goes on its own.
   std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& ops);
 
   // --- barriers
@@ -286,11 +289,21 @@ class DistributedContext {
   Work start(const GroupPtr& g, const WorkPtr& work, bool async_op);
   Work post(const GroupPtr& g, const Tensor& tensor, const Peer& peer, uint32_t tag, bool sends, bool async_op,
             const char* name);
+  /// Pairs a send or receive with its other half, or lets it wait for that. Null: the caller is not in the group.
+  WorkPtr pair_up(const GroupPtr& g, const Tensor& tensor, const Peer& peer, uint32_t tag, bool sends, const char* name,
+                  const std::shared_ptr<BatchedTransfers>& batch);
+  /// Lets the transfers of a batch leave when all are paired.
+  static void leave_when_paired(GroupState& g, const std::shared_ptr<BatchedTransfers>& batch);
   void run(const GroupPtr& g, const WorkPtr& work);
   void perform(const GroupPtr& g, const WorkPtr& work);
   /// The last caller's part: connections, buffers, and the launches of all ranks.
   void lead(const GroupPtr& g, const WorkPtr& work);
   void launch(GroupState& g, Operation& op);
+  void launch_batch(GroupState& g, const BatchedTransfers& batch);
+  using Chooser = std::function<const ccl::AlgorithmModule&(ccl::Collective, const ccl::Group&,
+                                                            const ccl::CollectiveShape&, double, std::string&)>;
+  Chooser chooser(const GroupState& g) const;
+  void note(GroupState& g, Operation& op, uint32_t rank, const Launch& launch, const std::vector<Tensor>& tensors);
   void start_helper(const GroupPtr& g, const WorkPtr& work);
   friend class Work;
   void settled(const WorkPtr& work);

@@ -53,6 +53,15 @@ struct Operation {
   std::string missing_ranks() const;
 };
 
+/// The transfers of batches that meet one another: they leave together, as one kernel per rank, when none of them waits
+/// for its other half any more.
+struct BatchedTransfers {
+  size_t unpaired = 0;                                 ///< sends and receives that wait for their other half
+  std::vector<std::shared_ptr<Operation>> operations;  ///< paired with one of another batch
+  std::vector<std::weak_ptr<WorkState>> works;         ///< of these operations
+  std::shared_ptr<BatchedTransfers> joined;            ///< these transfers are part of that one now
+};
+
 /// One caller's part of an operation: a rank's, or the driver's for all ranks.
 struct WorkState {
   DistributedContext* owner = nullptr;
@@ -61,7 +70,8 @@ struct WorkState {
   std::shared_ptr<Operation> operation;
   std::optional<uint32_t> rank;  ///< in the group; empty: the driver
   std::vector<Tensor> outputs;
-  bool last = false;  ///< of the callers: leads
+  bool last = false;                        ///< of the callers: leads
+  std::shared_ptr<BatchedTransfers> batch;  ///< of batch_isend_irecv
   bool done = false;
   std::exception_ptr error;
   sc_core::sc_process_handle caller;
@@ -90,6 +100,7 @@ struct GroupState {
   std::map<uint32_t, std::shared_ptr<Operation>> operations;  ///< those that not every rank has called
   std::deque<const Operation*> ready;                         ///< all ranks have called: they launch in this order
   std::map<Pair, std::deque<Post>> sends, receives;
+  std::set<std::shared_ptr<Operation>> batched;  ///< paired transfers of batches that have not left yet
   uint32_t next_transfer = 0;
   std::set<sc_core::sc_process_handle> members;  ///< of the default group: threads that called init
   std::set<sc_core::sc_process_handle> left;     ///< and destroy since

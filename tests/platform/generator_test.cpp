@@ -1,0 +1,244 @@
+// Every algorithm of every collective on every kind of fabric, with counts around the number of ranks, slots of one
+// element up to the whole buffer, and queues of 1, 2 and 8 slots. Measurement makes each run fail for a wrong element,
+// a changed guard byte, a queue or credit that is left over, and a time below the bound.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "ccl/select.h"
+#include "models/core/config/load_config.h"
+#include "platform/collective_runner.h"
+#include "platform/measurement.h"
+#include "tests/support/sim_test.h"
+
+namespace ahbm::platform {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ccl::Collective kCollectives[] = {
+    ccl::Collective::AllReduce, ccl::Collective::AllGather, ccl::Collective::ReduceScatter,
+    ccl::Collective::AllToAll,  ccl::Collective::Broadcast, ccl::Collective::Reduce,
+    ccl::Collective::Gather,    ccl::Collective::Scatter,   ccl::Collective::SendRecv};
+constexpr std::pair<DType, ReduceOp> kArithmetic[] = {
+    {DType::Float32, ReduceOp::Sum}, {DType::BFloat16, ReduceOp::Avg}, {DType::Int8, ReduceOp::Product},
+    {DType::Bool, ReduceOp::Sum},    {DType::Float16, ReduceOp::Max},  {DType::Int64, ReduceOp::Avg},
+    {DType::UInt8, ReduceOp::Min},   {DType::Int32, ReduceOp::Sum},    {DType::BFloat16, ReduceOp::Sum},
+    {DType::Float32, ReduceOp::Avg}, {DType::Bool, ReduceOp::Product}, {DType::Int64, ReduceOp::Product}};
+
+std::string platform(const std::string& sips, const std::string& slots, const std::string& more = "") {
+  return fmt::format(
+      "name: generated\nccl: {}/configs/ccl.yaml\nsystem:\n  sips: {{{}}}\nsip:\n  cube_mesh: {{w: 1, h: 1}}\n"
+      "cube:\n  pes: 1\nhbm:\n  capacity: 64 MiB\nipcq:\n  sip: {{{}}}\n{}",
+      AHBM_SOURCE_DIR, sips, slots, more);
+}
+
+using Arithmetic = std::pair<DType, ReduceOp>;
+
+/// One run for `count` elements of a block, with the process group that there is.
+AllReduceRow measure(Machine& machine, AllReduceJob& job, ccl::Collective collective,
+                     const runtime::distributed::ProcessGroup& group, uint64_t count, const Arithmetic& arithmetic) {
+  job.options.dtype = arithmetic.first;
+  job.options.op = arithmetic.second;
+  const uint64_t n = machine.context->distributed.get_process_group_ranks(group).size();
+  const bool whole = collective == ccl::Collective::AllReduce || collective == ccl::Collective::Broadcast ||
+                     collective == ccl::Collective::Reduce || collective == ccl::Collective::SendRecv;
+  job.options.root = static_cast<uint32_t>(count % n);
+  const uint64_t size = count * item_bytes(arithmetic.first) * (whole ? 1 : n);
+  const AllReduceRow row = Measurement(collective, job, machine, group, size).run();
+  EXPECT_EQ(row.wrong, 0u) << row.algorithm << ' ' << row.size_bytes << " bytes of " << to_string(row.dtype) << ' '
+                           << to_string(row.op);
+  return row;
+}
+
+/// Runs the collective by the module (empty: as `auto` chooses) for every count; answers the last run.
+AllReduceRow measure(Machine& machine, AllReduceJob& job, ccl::Collective collective, const std::string& module,
+                     const std::vector<uint64_t>& counts, const std::function<Arithmetic()>& arithmetic) {
+  job.options.root = 0;
+  machine.context->distributed.set_module(module);
+  const auto group = start_group(collective, job, machine);
+  AllReduceRow row;
+  for (const uint64_t count : counts) row = measure(machine, job, collective, group, count, arithmetic());
+  machine.context->distributed.destroy_process_group();
+  return row;
+}
+
+Arithmetic fp32_sum() {
+  return {DType::Float32, ReduceOp::Sum};
+}
+
+/// The modules of a collective that run on the whole machine.
+std::vector<std::string> fitting(Machine& machine, ccl::Collective collective) {
+  const SystemConfig& c = machine.context->config();
+  ccl::Group g;
+  for (uint32_t s = 0; s < c.sips; ++s) g.sips.push_back(SipId{s});
+  g.topology = c.topology;
+  g.sip_w = c.sip_w;
+  g.sip_h = c.sip_h;
+  g.machine_sips = c.sips;
+  std::vector<std::string> out;
+  for (const auto& [name, module] : machine.algorithms.modules()) {
+    if (module.collective != collective) continue;
+    if (ccl::refusal_of(machine.algorithms, module, g, ccl::lane_shape(1), c).empty()) out.push_back(name);
+  }
+  return out;
+}
+
+struct Case {
+  std::string name, sips, slots;
+};
+
+class Generator : public ahbm::test::SimTest, public testing::WithParamInterface<Case> {};
+
+TEST_P(Generator, EveryAlgorithmIsRight) {
+  AllReduceJob job;
+  job.config = parse_system_config(platform(GetParam().sips, GetParam().slots), "generated.yaml");
+  Machine machine(job.config);
+  run([&] {
+    const uint64_t n = job.config.sips;
+    size_t turn = n;
+    for (const ccl::Collective collective : kCollectives) {
+      const std::vector<std::string> modules = fitting(machine, collective);
+      EXPECT_FALSE(modules.empty()) << to_string(collective);
+      for (const std::string& module : modules) {
+        measure(machine, job, collective, module, {0, 1, n - 1, n, n + 1, 997},
+                [&] { return kArithmetic[turn++ % std::size(kArithmetic)]; });
+      }
+    }
+    EXPECT_GE(turn, n + 9 * 6);
+    EXPECT_EQ(machine.device->queue_pairs().queue_pairs_in_use(), 0u);
+    EXPECT_EQ(machine.device->allocator(SipId{0}, CubeId{0}).used(), 0u);
+  });
+}
+
+std::vector<Case> cases() {
+  std::vector<std::pair<std::string, std::string>> fabrics;
+  for (const uint32_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12}) {
+    fabrics.emplace_back(fmt::format("ring{}", n), fmt::format("count: {}, topology: ring_1d", n));
+  }
+  for (const char* kind : {"torus", "mesh"}) {
+    for (const auto& [w, h] : {std::pair{1, 1}, {2, 2}, {2, 3}, {3, 3}, {1, 4}, {4, 1}, {4, 3}}) {
+      fabrics.emplace_back(fmt::format("{}{}x{}", kind, w, h),
+                           fmt::format("count: {}, topology: {}_2d, w: {}, h: {}", w * h, kind, w, h));
+    }
+  }
+  for (const uint32_t n : {2, 5, 8}) {
+    fabrics.emplace_back(fmt::format("full{}", n), fmt::format("count: {}, topology: fully_connected", n));
+    fabrics.emplace_back(fmt::format("switch{}", n), fmt::format("count: {}, topology: switch", n));
+  }
+  // 8 bytes of payload: one int64. 7976 bytes: 997 of them. Turned against each other, so that every fabric meets every
+  // slot size and every depth.
+  const char* slots[] = {"40 B", "256 B", "4 KiB", "8 KiB"};
+  const uint32_t depths[] = {1, 2, 8};
+  std::vector<Case> out;
+  for (size_t f = 0; f < fabrics.size(); ++f) {
+    for (size_t s = 0; s < std::size(slots); ++s) {
+      const uint32_t depth = depths[(f + s) % std::size(depths)];
+      std::string size = slots[s];
+      size.erase(std::remove(size.begin(), size.end(), ' '), size.end());
+      out.push_back({fmt::format("{}_{}_depth{}", fabrics[f].first, size, depth), fabrics[f].second,
+                     fmt::format("n_slots: {}, slot_bytes: {}", depth, slots[s])});
+    }
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Generator, testing::ValuesIn(cases()), [](const auto& p) { return p.param.name; });
+
+// --- fabrics that are not as they should be
+
+class Irregular : public ahbm::test::SimTest {
+ public:
+  static constexpr const char* kSlots = "n_slots: 4, slot_bytes: 1 KiB";
+  /// Every collective as `auto` chooses, and every all-reduce.
+  void measure_all(Machine& machine, AllReduceJob& job) {
+    for (const ccl::Collective collective : kCollectives) {
+      measure(machine, job, collective, "", {1000}, fp32_sum);
+    }
+    for (const std::string& module : fitting(machine, ccl::Collective::AllReduce)) {
+      measure(machine, job, ccl::Collective::AllReduce, module, {1000}, fp32_sum);
+    }
+  }
+};
+
+TEST_F(Irregular, ALinkTenTimesSlowerThanTheOthers) {
+  std::vector<std::unique_ptr<Machine>> machines;
+  AllReduceJob job;
+  for (const char* sips : {"count: 5, topology: ring_1d", "count: 6, topology: torus_2d, w: 3, h: 2",
+                           "count: 6, topology: mesh_2d, w: 3, h: 2", "count: 4, topology: fully_connected"}) {
+    const std::string slow = "sip_link: {bandwidth: 50 GB/s, overrides: [{from: 1, to: 2, bandwidth: 5 GB/s}]}\n";
+    machines.push_back(std::make_unique<Machine>(parse_system_config(platform(sips, kSlots, slow), "slow.yaml"),
+                                                 models::SystemParts{},
+                                                 fmt::format("system{}", machines.size()).c_str()));
+  }
+  run([&] {
+    for (const auto& machine : machines) measure_all(*machine, job);
+    // The ring has to take the slow link: no faster than what it carries.
+    const AllReduceRow row = measure(*machines[0], job, ccl::Collective::AllReduce, "ring", {100000}, fp32_sum);
+    EXPECT_GT(row.time, us(400000 * 2 * 4 / 5) / 5000) << "2 (n-1)/n S / (5 bytes per ns)";
+  });
+}
+
+TEST_F(Irregular, EverySingleLinkRemoved) {
+  std::vector<std::unique_ptr<Machine>> machines;
+  AllReduceJob job;
+  size_t refused = 0;
+  const auto add = [&](const std::string& sips, uint32_t from, uint32_t to, const std::string& both) {
+    const std::string absent =
+        fmt::format("sip_link: {{overrides: [{{from: {}, to: {}, absent: true{}}}]}}\n", from, to, both);
+    try {
+      const SystemConfig config = parse_system_config(platform(sips, kSlots, absent), "removed.yaml");
+      machines.push_back(
+          std::make_unique<Machine>(config, models::SystemParts{}, fmt::format("system{}", machines.size()).c_str()));
+    } catch (const ConfigError& e) {
+      ++refused;
+      EXPECT_THAT(e.what(), HasSubstr("leave no way from SIP")) << sips << ' ' << from << ' ' << to;
+    }
+  };
+  for (const char* both : {"", ", both_directions: false"}) {
+    for (uint32_t s = 0; s < 4; ++s) add("count: 4, topology: ring_1d", s, (s + 1) % 4, both);
+    for (uint32_t y = 0; y < 2; ++y) {
+      for (uint32_t x = 0; x < 3; ++x) {
+        const uint32_t s = 3 * y + x;
+        add("count: 6, topology: torus_2d, w: 3, h: 2", s, 3 * y + (x + 1) % 3, both);
+        if (y == 0) add("count: 6, topology: torus_2d, w: 3, h: 2", s, s + 3, both);
+        if (x < 2) add("count: 6, topology: mesh_2d, w: 3, h: 2", s, s + 1, both);
+        if (y == 0) add("count: 6, topology: mesh_2d, w: 3, h: 2", s, s + 3, both);
+      }
+    }
+    add("count: 3, topology: fully_connected", 0, 2, both);
+    EXPECT_EQ(refused, 0u) << "each of them leaves a way round";
+  }
+  for (const char* both : {"", ", both_directions: false"}) {
+    add("count: 2, topology: ring_1d", 0, 1, both);
+    add("count: 3, topology: mesh_2d, w: 3, h: 1", 1, 2, both);
+  }
+  EXPECT_EQ(refused, 4u) << "a bridge: told before anything runs";
+  run([&] {
+    for (const auto& machine : machines) measure_all(*machine, job);
+  });
+}
+
+/// Sub-groups of one SIP less than there are: the ring closes over the missing one.
+TEST_F(Irregular, SevenOfEight) {
+  std::vector<std::unique_ptr<Machine>> machines;
+  AllReduceJob job;
+  job.options.group = {0, 1, 2, 4, 5, 6, 7};
+  for (const char* sips : {"count: 8, topology: ring_1d", "count: 8, topology: torus_2d, w: 4, h: 2",
+                           "count: 8, topology: mesh_2d, w: 4, h: 2", "count: 8, topology: switch"}) {
+    machines.push_back(std::make_unique<Machine>(parse_system_config(platform(sips, kSlots), "eight.yaml"),
+                                                 models::SystemParts{},
+                                                 fmt::format("system{}", machines.size()).c_str()));
+  }
+  run([&] {
+    for (const auto& machine : machines) {
+      for (const ccl::Collective collective : kCollectives) {
+        measure(*machine, job, collective, "", {1, 6, 1000}, [] { return Arithmetic{DType::BFloat16, ReduceOp::Sum}; });
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ahbm::platform
