@@ -83,13 +83,19 @@ class Product {
   }
 
   /// What the PE with most to do spends, in elements that its DMA moves: rows of A and columns of B, which are turned
-  /// around when they come as rows, and a part for the MACs.
+  /// around when they come as rows, a start for every piece, and a part for the MACs.
   double cost(const layout::Layout& l, bool plane) const {
+    constexpr double kStart = 2000, kMacs = 100;
     const Block b = largest(l, plane);
-    const auto k = static_cast<double>(m_p.k), rows = static_cast<double>(b.rows), cols = static_cast<double>(b.cols);
-    const double a_times = std::ceil(cols / 128), b_times = std::ceil(rows / 128) * (m_p.transposed ? 2 : 1);
-    const bool a_stays = std::min(rows, 128.0) * k * item_bytes(m_p.a.dtype()) <= 256 * 1024;
-    return rows * k * (a_stays ? 1 : a_times) + cols * k * b_times + rows * cols * k / 100;
+    const kernels::MatmulTiles t = kernels::matmul_tiles(b.rows, b.cols, m_p.k, m_p.transposed);
+    const uint64_t down = ceil_div(b.rows, t.rows), across = ceil_div(b.cols, std::max<uint64_t>(1, t.cols));
+    const uint64_t steps = ceil_div(m_p.k, t.depth);
+    uint64_t pieces = down * across * (m_p.transposed ? (steps == 1 ? 1 : b.cols) : m_p.k);
+    if (!m_p.transposed && b.cols == m_p.n && across == 1) pieces = down * steps;
+    pieces += t.whole_a ? down : b.rows * steps * across;
+    const double a = static_cast<double>(b.rows * m_p.k) * static_cast<double>(t.whole_a ? 1 : across);
+    const double from_b = static_cast<double>(b.cols * m_p.k * down) * (m_p.transposed ? 2 : 1);
+    return a + from_b + kStart * static_cast<double>(pieces) + static_cast<double>(b.rows * b.cols * m_p.k) / kMacs;
   }
 
   Block block_of(const Placed& to, const layout::Shard& s, bool plane) const {
