@@ -47,7 +47,8 @@ struct RankException final : E, RankFailure {
 
 }  // namespace
 
-Context::Context(Device& device, ccl::Registry* algorithms) : m_device(device), m_algorithms(algorithms) {
+Context::Context(Device& device, ccl::Registry* algorithms)
+    : m_device(device), m_algorithms(algorithms), m_self(std::make_shared<Context*>(this)) {
   if (m_algorithms == nullptr) {
     m_own_algorithms = std::make_unique<ccl::Registry>();
     ccl::register_builtin_algorithms(*m_own_algorithms);
@@ -91,6 +92,7 @@ Tensor Context::empty(const Shape& shape, DType dtype, const DPPolicy& policy) {
   m_device.check_os_thread("empty");
   layout::Layout cut(shape, dtype, policy, config().cubes(), config().pes);
   auto handle = std::make_shared<TensorHandle>(m_device, std::move(cut), sips_of(policy));
+  handle->set_context(m_self);
   return Tensor(shape, dtype, policy, std::move(handle));
 }
 
@@ -204,9 +206,8 @@ Launch Context::launch(const std::string& kernel, const std::vector<KernelArg>& 
     ++index;
   }
   for (const Tensor& t : tensors) request.keep_alive.push_back(t.handle());
-  Launch launch = m_device.launch(std::move(request));
+  Launch launch = launch_each(std::move(request));
   for (const Tensor& t : tensors) t.handle()->add_pending(launch);
-  note_launch(launch);
   return launch;
 }
 
@@ -222,6 +223,10 @@ Launch Context::launch_on(const std::string& kernel, const std::vector<PeLocatio
     p.program.program_pes = static_cast<uint32_t>(pes.size());
     request.pes.push_back(std::move(p));
   }
+  return launch_each(std::move(request));
+}
+
+Launch Context::launch_each(LaunchRequest request) {
   Launch launch = m_device.launch(std::move(request));
   note_launch(launch);
   return launch;
