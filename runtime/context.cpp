@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "runtime/dtensor/session.h"
 #include "runtime/random.h"
 
 namespace ahbm::runtime {
@@ -56,6 +57,11 @@ Context::Context(Device& device, ccl::Registry* algorithms) : m_device(device), 
 }
 
 Context::~Context() = default;
+
+dtensor::Session& Context::dtensor_session() {
+  if (m_dtensor_session == nullptr) m_dtensor_session = std::make_unique<dtensor::Session>(*this);
+  return *m_dtensor_session;
+}
 
 void Context::set_device(uint32_t sip) {
   if (sip >= config().sips) {
