@@ -72,7 +72,7 @@ TEST_F(RedistributeTest, AnyPlacementsToAnyOthersMeanWhatThePlanSays) {
           const std::string where = "round " + std::to_string(round) + " rank " + std::to_string(rank) + ": " +
                                     source.spec.to_string() + " " + trace(plan);
           const auto position = mesh.layout().index_of(rank);
- printf("%s\n",where.c_str());fflush(stdout);          const Distributed expected = execute(plan, source);
+          const Distributed expected = execute(plan, source);
           const DTensor in = put(w.ctx, mesh, source);
           const CommDebugMode comm(w.ctx);
           const DTensor out = in.redistribute(target);
