@@ -18,10 +18,10 @@
 //   rows         Rows, p f64, src, src dtype, dst, dst dtype, rows, columns, columns of dst, n operands, then n times:
 //                address, dtype; what the operands are depends on the function
 //   triangle     upper, diagonal, fill f64, dtype, src, dst, rows, columns, rows of a matrix, first row
-//   matmul       dtype, dst dtype, transposed b, k, columns of b, factor f64, bias (0: none; [columns of the segment],
-//                dtype word follows), bias dtype, n segments, then n times: rows, columns, first column, a, b batch,
-//                dst, row stride of dst; then runs of b's rows ([batch * k] rows of `columns of b`; transposed: [batch
-//                * columns of b] rows of k) dst = a x b * factor + bias in fp32 (int32: integers), k in ascending order
+//   matmul       dtype, dst dtype, transposed b, k, n, factor f64, bias (n elements; 0: none), bias dtype, segments,
+//                then per segment: rows, columns, first column, a, batch of b, dst, row stride of dst; then runs of b's
+//                rows ([batch * k] rows of n; transposed: [batch * n] rows of k)
+//                dst = a x b * factor + bias, in fp32 (int32: integers), k in ascending order
 //   lookup       dtype, index dtype, width, indices, n, dst, rows of the table, then runs of the table's rows
 //                dst[i] = table[indices[i]]
 #pragma once
@@ -65,10 +65,8 @@ enum class Rows : uint8_t {
   Cumsum,
   ArgMax,  ///< one column, int64
   ArgMin,
-  LayerNorm,  ///< p: epsilon; operands: weight and bias, one row each, maybe none
-  RmsNorm,    ///< the same
-  Var,        ///< one column; p: correction
-  Std,
+  LayerNorm,     ///< p: epsilon; operands: weight and bias, one row each, maybe none
+  RmsNorm,       ///< the same
   NegLogLikely,  ///< one column: logsumexp(row) - row[target]; operand: a target per row
   Gather,        ///< operand: indices [rows, columns of dst]
 };

@@ -224,6 +224,30 @@ DPPolicy rows_over_all() {
   return {};
 }
 
+DPPolicy by_rows(DPPolicy p) {
+  if (p.cube == CubePolicy::ColumnWise) p.cube = CubePolicy::RowWise;
+  if (p.pe == PePolicy::ColumnWise) p.pe = PePolicy::RowWise;
+  return p;
+}
+
+Tensor lying_by_rows(Context& context, const Tensor& t, DType dtype) {
+  return brought(context, t, Placed(context, t).by_rows() ? t.policy() : by_rows(t.policy()), dtype);
+}
+
+Tensor whole_for(Context& context, const Tensor& t, const Placed& readers) {
+  const Placed p(context, t);
+  bool whole = true;
+  for (const layout::Shard& shard : readers.layout().shards()) {
+    if (shard.elements == 0) continue;
+    whole = whole && p.blocks(shard.cube, shard.pe).size() == 1;
+    if (!whole || p.same_for_all()) break;
+  }
+  if (whole) return t;
+  DPPolicy copies;
+  copies.cube = CubePolicy::Replicate;
+  return relayout(context, t, copies);
+}
+
 Tensor make(Context& context, const Shape& shape, DType dtype, DPPolicy policy) {
   policy.sips = SipScope::Own;
   return context.empty(shape, dtype, policy);
@@ -322,11 +346,6 @@ Tensor reshaped(Context& context, const Tensor& t, const Shape& shape, const DPP
     return Tensor(shape, t.dtype(), policy, t.handle());
   }
   // Where both lie by rows, both are ranges of the same flat tensor. What does not is brought there first, or after.
-  const auto by_rows = [](DPPolicy p) {
-    if (p.cube == CubePolicy::ColumnWise) p.cube = CubePolicy::RowWise;
-    if (p.pe == PePolicy::ColumnWise) p.pe = PePolicy::RowWise;
-    return p;
-  };
   const Tensor source = shape.empty() || t.shape().size() < 2 ? t : brought(context, t, by_rows(t.policy()), t.dtype());
   const DPPolicy target = shape.size() < 2 ? policy : by_rows(policy);
   Tensor out = make(context, shape, t.dtype(), target);
@@ -348,17 +367,21 @@ Tensor permuted(Context& context, const Tensor& t, const Dims& order, const DPPo
   return out;
 }
 
-Tensor broadcast(Context& context, const Tensor& t, const Shape& shape, const DPPolicy& policy, DType dtype) {
-  if (t.shape() == shape) return brought(context, t, policy, dtype);
-  const Dims in = to_dims(t.shape());
+Box broadcast_box(const Shape& shape, const Shape& from) {
+  const Dims in = to_dims(from);
   const Dims extent = to_dims(shape);
   Box b{extent, Dims(extent.size(), 0), Dims(in.size(), 0), {}, Dims(extent.size(), 1)};
   const size_t shift = extent.size() - in.size();
   for (size_t d = 0; d < extent.size(); ++d) {
     b.src_dim.push_back(d < shift || in[d - shift] != extent[d] ? -1 : static_cast<int>(d - shift));
   }
+  return b;
+}
+
+Tensor broadcast(Context& context, const Tensor& t, const Shape& shape, const DPPolicy& policy, DType dtype) {
+  if (t.shape() == shape) return brought(context, t, policy, dtype);
   Tensor out = make(context, shape, dtype, policy);
-  copy_boxes(context, out, t, {b});
+  copy_boxes(context, out, t, {broadcast_box(shape, t.shape())});
   return out;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "models/core/errors.h"
 #include "runtime/ops/internal.h"
 
 namespace ahbm::runtime::ops {
@@ -23,10 +22,14 @@ Tensor apply(const Call& call, Op op, const OpArgs& args, const std::vector<Tens
 
 std::vector<Tensor> execute(Context& context, Op op, const OpArgs& args, const std::vector<Tensor>& inputs,
                             const std::vector<OpOutput>& outputs, const std::optional<DPPolicy>& policy) {
-  if (inputs.empty() || outputs.empty()) {
-    if (outputs.empty() && !inputs.empty() && op == Op::Unbind) return {};
+  if (outputs.empty() && op == Op::Unbind) return {};  // of a dimension of 0
+  if (inputs.empty() || (outputs.empty() && op != Op::Equal)) {
     throw std::invalid_argument(fmt::format("{}: {} inputs and {} outputs, expected at least 1 of each",
                                             dtensor::to_string(op), inputs.size(), outputs.size()));
+  }
+  if (op == Op::Equal) {
+    const std::vector<OpOutput> truth{{{}, DType::Bool}};
+    return {run_equal({context, op, args, inputs, truth, policy.value_or(inputs.front().policy())})};
   }
   for (const Tensor& t : inputs) Placed(context, t);  // on this SIP, or an error before anything runs
   const Call call{context, op, args, inputs, outputs, policy.value_or(inputs.front().policy())};
@@ -60,7 +63,28 @@ std::vector<Tensor> execute(Context& context, Op op, const OpArgs& args, const s
     default:
       break;
   }
-  refuse(op, "not there yet");
+  if (op <= Op::Where) return {run_pointwise(call)};
+  if (op <= Op::Cumsum) return {run_reduction(call)};
+  switch (op) {
+    case Op::Softmax:
+    case Op::LogSoftmax:
+    case Op::LayerNorm:
+    case Op::RmsNorm:
+      return {run_rows(call)};
+    case Op::CrossEntropy:
+    case Op::CrossEntropyLossParallel:
+      return {run_loss(call)};
+    case Op::Triu:
+    case Op::Tril:
+      return {run_triangle(call)};
+    case Op::Gather:
+      return {run_gather(call)};
+    case Op::IndexSelect:
+    case Op::Embedding:
+      return {run_lookup(call)};
+    default:
+      return {run_matmul(call)};
+  }
 }
 
 }  // namespace ahbm::runtime::ops

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/core/errors.h"
 #include "runtime/kernels/operator_kernels.h"
 #include "runtime/ops/execute.h"
 
@@ -90,11 +91,19 @@ void copy_flat(Context& context, const Tensor& dst, const Tensor& src);
 Tensor make(Context& context, const Shape& shape, DType dtype, DPPolicy policy);
 /// Rows cut over all cubes and PEs.
 DPPolicy rows_over_all();
+/// The policy with columns cut as rows.
+DPPolicy by_rows(DPPolicy p);
+/// The tensor in that dtype, as ranges of the row-major tensor.
+Tensor lying_by_rows(Context& context, const Tensor& t, DType dtype);
+/// The tensor so that each PE of `readers` finds all of it in one block.
+Tensor whole_for(Context& context, const Tensor& t, const Placed& readers);
 /// Whether `t`, taken for a tensor of `shape`, keeps every element where the policy would put it.
 bool keeps_layout(Context& context, const Tensor& t, const Shape& shape);
 /// The elements of `t` in the same order in another shape: the same memory when the layout allows, else a copy.
 Tensor reshaped(Context& context, const Tensor& t, const Shape& shape, const DPPolicy& policy);
 Tensor permuted(Context& context, const Tensor& t, const Dims& order, const DPPolicy& policy, DType dtype);
+/// The box that repeats a tensor of shape `from` to `shape`.
+Box broadcast_box(const Shape& shape, const Shape& from);
 /// `t` with other dimensions repeated: numpy's rule, to `shape`.
 Tensor broadcast(Context& context, const Tensor& t, const Shape& shape, const DPPolicy& policy, DType dtype);
 /// `t` in this policy and dtype; itself if it is so already.
@@ -109,6 +118,11 @@ void require_arithmetic(Op op, DType dtype);
 inline uint64_t word(DType t) {
   return static_cast<uint64_t>(t);
 }
+
+/// The dimensions of an ndim-tensor, those of `dims` at the end.
+Dims kept_first(size_t ndim, const Dims& dims);
+/// What the dtype makes of a number.
+double rounded_limit(DType t, double v);
 
 struct Call {
   Context& context;
@@ -126,7 +140,8 @@ Tensor run_pointwise(const Call& call);
 Tensor run_reduction(const Call& call);
 Tensor run_rows(const Call& call);
 Tensor run_matmul(const Call& call);
-Tensor run_sdpa(const Call& call);
+Tensor run_triangle(const Call& call);
+Tensor run_gather(const Call& call);
 Tensor run_lookup(const Call& call);
 Tensor run_loss(const Call& call);
 Tensor run_equal(const Call& call);
