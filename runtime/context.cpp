@@ -6,11 +6,16 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "runtime/dtensor/session.h"
 #include "runtime/random.h"
 
 namespace ahbm::runtime {
 
 namespace {
+
+/// Of a rank thread: a program's own code runs there, and SystemC's default of 64 KiB has no guard that tells. Pages
+/// that are not used cost nothing.
+constexpr int kRankStackBytes = 1 << 20;
 
 /// Of type E for those who catch it, a RankFailure for those who look closer.
 template <typename E>
@@ -58,6 +63,11 @@ Context::Context(Device& device, ccl::Registry* algorithms)
 }
 
 Context::~Context() = default;
+
+dtensor::Session& Context::dtensor_session() {
+  if (m_dtensor_session == nullptr) m_dtensor_session = std::make_unique<dtensor::Session>(*this);
+  return *m_dtensor_session;
+}
 
 void Context::set_device(uint32_t sip) {
   if (sip >= config().sips) {
@@ -334,6 +344,7 @@ void Context::spawn(const std::function<void(uint32_t)>& fn, uint32_t nprocs) {
 
   for (uint32_t r = 0; r < nprocs; ++r) {
     sc_core::sc_spawn_options options;
+    options.set_stack_size(kRankStackBytes);
     const std::string name = sc_core::sc_gen_unique_name(fmt::format("rank{}", r).c_str());
     spawned.ranks[r].thread = sc_core::sc_spawn([&spawned, r] { spawned.body(r); }, name.c_str(), &options);
     distributed.bind_rank(spawned.ranks[r].thread, r);
@@ -344,7 +355,10 @@ void Context::spawn(const std::function<void(uint32_t)>& fn, uint32_t nprocs) {
   while (spawned.unfinished > 0 && !spawned.failed) {
     const uint32_t unfinished = spawned.unfinished;
     const uint64_t progress = m_device.progress();
+    const sc_core::sc_time begin = sc_core::sc_time_stamp();
     sc_core::wait(limit, spawned.changed);
+    // Two ranks may end in one delta cycle: the second notification finds everything counted already.
+    if (sc_core::sc_time_stamp() - begin < limit) continue;
     if (spawned.failed || spawned.unfinished != unfinished || m_device.progress() != progress) continue;
     std::vector<StallRow> rows;
     for (uint32_t r = 0; r < nprocs; ++r) {

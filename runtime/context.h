@@ -17,6 +17,10 @@
 #include "runtime/distributed/distributed.h"
 #include "runtime/tensor.h"
 
+namespace ahbm::dtensor {
+class Session;
+}
+
 namespace ahbm::runtime {
 
 /// The number of elements of a tensor's shard on the launched PE, as a kernel argument.
@@ -115,6 +119,9 @@ class Context {
 
   distributed::DistributedContext distributed;
 
+  /// What distributed tensors remember between calls: decisions, plans, process groups of meshes, scopes.
+  dtensor::Session& dtensor_session();
+
  private:
   friend class distributed::DistributedContext;
   struct Spawned;
@@ -126,6 +133,7 @@ class Context {
   ccl::Registry* m_algorithms;
   std::map<sc_core::sc_process_handle, uint32_t> m_devices;
   std::vector<std::pair<sc_core::sc_process_handle, Launch>> m_launches;
+  std::unique_ptr<dtensor::Session> m_dtensor_session;
   std::shared_ptr<Context*> m_self;  ///< dies with the context: for tensors, which may outlive it
 };
 

@@ -149,9 +149,28 @@ Work DistributedContext::collective(const GroupPtr& g, const Caller& caller, Cal
   work->outputs = call.outputs;
   work->caller = current_process();
   work->operation = arrive(*g, caller.rank, call);
+  if (!m_listeners.empty()) tell_listeners(*g, caller, call, *work->operation);
   work->last = work->operation->missing == 0;
   if (work->last) g->ready.push_back(work->operation.get());
   return start(g, work, async_op);
+}
+
+uint32_t DistributedContext::add_listener(std::function<void(const CollectiveCall&)> listener) {
+  m_listeners.emplace(++m_last_listener, std::move(listener));
+  return m_last_listener;
+}
+
+void DistributedContext::tell_listeners(const GroupState& g, const Caller& caller, const Call& call,
+                                        const Operation& op) const {
+  CollectiveCall told;
+  told.collective = call.collective;
+  told.op = call.op;
+  told.dtype = call.dtype;
+  if (caller.rank) told.rank = g.global_ranks[*caller.rank];
+  told.group = g.global_ranks;
+  for (const Tensor& t : call.inputs) told.elements += t.elements();
+  told.record = op.record;
+  for (const auto& [number, listener] : m_listeners) listener(told);
 }
 
 Work DistributedContext::start(const GroupPtr& g, const WorkPtr& work, bool async_op) {

@@ -267,6 +267,7 @@ void DistributedContext::install() {
   g->connections = std::make_unique<Connections>(device(), g->id);
   g->connections->install_neighbours();
   m_group = std::move(g);
+  ++m_generation;
 }
 
 void DistributedContext::destroy_process_group(const ProcessGroup& which) {

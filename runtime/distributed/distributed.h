@@ -88,6 +88,17 @@ struct CollectiveRecord {
   bool complete() const { return parts == world_size; }
 };
 
+/// One caller's part of a collective, as it is told to listeners once the call has been accepted.
+struct CollectiveCall {
+  ccl::Collective collective = ccl::Collective::AllReduce;
+  ReduceOp op = ReduceOp::Sum;
+  DType dtype = DType::Float32;
+  std::optional<uint32_t> rank;                    ///< global; empty: the driver, for all ranks of the group
+  std::vector<uint32_t> group;                     ///< global ranks, ascending
+  uint64_t elements = 0;                           ///< that the caller hands in
+  std::shared_ptr<const CollectiveRecord> record;  ///< of all ranks together; filled in while it runs
+};
+
 /// A collective under way, as torch.distributed.Work. Copies name the same one.
 class Work {
  public:
@@ -240,6 +251,12 @@ class DistributedContext {
 
   /// Called with each collective's record when its last rank has finished.
   std::function<void(const CollectiveRecord&)> on_collective;
+  /// Told of every call of a collective, in the order of the calls of each rank. Barriers that take no time and point
+  /// to point transfers are none. Answers a number for `remove_listener`.
+  uint32_t add_listener(std::function<void(const CollectiveCall&)> listener);
+  void remove_listener(uint32_t number) { m_listeners.erase(number); }
+  /// Grows with every init_process_group that installs: groups of an earlier one are destroyed.
+  uint64_t generation() const { return m_generation; }
   /// Called before each step of init; what it throws makes the step fail. For fault injection.
   std::function<void(InitStep)> before_step;
 
@@ -285,6 +302,7 @@ class DistributedContext {
   void check_tensor(const GroupState& g, const Caller& caller, const Tensor& tensor, const char* name,
                     std::optional<uint32_t> only_rank = {}) const;
   Work collective(const GroupPtr& g, const Caller& caller, Call call, bool async_op);
+  void tell_listeners(const GroupState& g, const Caller& caller, const Call& call, const Operation& op) const;
   std::shared_ptr<Operation> arrive(GroupState& g, std::optional<uint32_t> rank, const Call& call);
   Work start(const GroupPtr& g, const WorkPtr& work, bool async_op);
   Work post(const GroupPtr& g, const Tensor& tensor, const Peer& peer, uint32_t tag, bool sends, bool async_op,
@@ -323,6 +341,9 @@ class DistributedContext {
   GroupPtr m_group;                          ///< the default one
   std::map<uint32_t, GroupPtr> m_subgroups;  ///< by number, until destroyed
   uint32_t m_last_group_number = 0;
+  uint64_t m_generation = 0;
+  std::map<uint32_t, std::function<void(const CollectiveCall&)>> m_listeners;
+  uint32_t m_last_listener = 0;
   bool m_installing = false;
   std::unique_ptr<sc_core::sc_event> m_group_changed;
   std::map<sc_core::sc_process_handle, uint32_t> m_ranks;

@@ -69,6 +69,8 @@ AHBM_LAYOUT_ERROR(MeshKeyError, std::out_of_range);
 AHBM_LAYOUT_ERROR(MixedPartial, std::runtime_error);
 /// A change of placement that cannot be done, e.g. Shard to Partial.
 AHBM_LAYOUT_ERROR(UnsupportedTransition, std::runtime_error);
+/// An operator that would move data inside an ExplicitRedistribution scope.
+AHBM_LAYOUT_ERROR(ImplicitRedistribution, std::runtime_error);
 /// Anything that would need autograd: this runtime is forward-only.
 AHBM_LAYOUT_ERROR(ForwardOnly, std::runtime_error);
 

@@ -259,6 +259,26 @@ TEST_F(ContextTest, ARankThatWaitsForeverIsReportedAfterTheStallLimit) {
   });
 }
 
+TEST_F(ContextTest, RanksThatEndTogetherAreNoStall) {
+  Machine m(tiny(7));
+  run([&] {
+    sc_core::sc_event go[3];
+    m.ctx.spawn(
+        [&](uint32_t rank) {
+          if (rank == 0) {
+            sc_core::wait(1, sc_core::SC_US);  // the others end meanwhile, in two delta cycles next to each other
+          } else if (rank <= 3) {
+            sc_core::wait(10, sc_core::SC_NS);
+            go[rank - 1].notify(sc_core::SC_ZERO_TIME);
+          } else {
+            sc_core::wait(go[rank - 4]);
+          }
+        },
+        7);
+    EXPECT_EQ(now(), us(1));
+  });
+}
+
 TEST_F(ContextTest, AKernelThatNeverEndsIsReportedByPe) {
   SystemConfig c = tiny(1);
   c.simulation.stall_limit = us(50);

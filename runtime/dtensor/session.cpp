@@ -1,0 +1,96 @@
+#include "runtime/dtensor/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/context.h"
+
+namespace ahbm::dtensor {
+
+using runtime::distributed::ProcessGroup;
+
+struct Session::Meeting {
+  std::vector<std::string> texts;
+  std::vector<bool> arrived;
+  uint32_t missing = 0;
+  sc_core::sc_event changed;
+};
+
+void Session::renew() {
+  const uint64_t generation = m_context.distributed.generation();
+  if (generation == m_generation) return;
+  m_generation = generation;
+  m_groups.clear();
+  m_places.clear();
+}
+
+ProcessGroup Session::group(RankList ranks) {
+  auto& distributed = m_context.distributed;
+  const uint32_t world = distributed.get_world_size();
+  renew();
+  std::sort(ranks.begin(), ranks.end());
+  if (ranks.size() == world) return {};
+  const auto found = m_groups.find(ranks);
+  const bool is_rank = distributed.is_bound(runtime::current_process());
+  const uint32_t rank = distributed.get_rank();
+  if (found != m_groups.end()) {
+    const std::vector<bool>& known_by = found->second.known_by;
+    if (is_rank ? known_by.at(rank) : std::find(known_by.begin(), known_by.end(), false) == known_by.end()) {
+      return found->second.group;
+    }
+  }
+  Group& entry = m_groups[ranks];
+  entry.group = distributed.new_group(ranks);
+  entry.known_by.resize(world);
+  for (uint32_t r = 0; r < world; ++r) {
+    if (!is_rank || r == rank) entry.known_by[r] = true;
+  }
+  return entry.group;
+}
+
+std::vector<std::string> Session::exchange(const MeshLayout& mesh, const std::string& mine, const char* operation) {
+  const std::optional<uint32_t> position = mesh.index_of(m_context.distributed.get_rank());
+  if (!position || mesh.size() == 1) return {mine};
+  renew();
+  Place& place = m_places[mesh.ranks()];
+  place.next.resize(mesh.size());
+  const uint32_t number = place.next[*position]++;
+  std::shared_ptr<Meeting>& open = place.open[number];
+  if (open == nullptr) {
+    open = std::make_shared<Meeting>();
+    open->texts.resize(mesh.size());
+    open->arrived.resize(mesh.size());
+    open->missing = mesh.size();
+  }
+  const std::shared_ptr<Meeting> meeting = open;
+  meeting->texts[*position] = mine;
+  meeting->arrived[*position] = true;
+  if (--meeting->missing == 0) {
+    place.open.erase(number);
+    meeting->changed.notify(sc_core::SC_ZERO_TIME);
+  } else {
+    const auto waits_for = [meeting, ranks = mesh.ranks()] {
+      std::vector<uint32_t> absent;
+      for (size_t i = 0; i < ranks.size(); ++i) {
+        if (!meeting->arrived[i]) absent.push_back(ranks[i]);
+      }
+      return fmt::format("rank{} {}", absent.size() > 1 ? "s" : "", fmt::join(absent, ", "));
+    };
+    m_context.device().await(meeting->changed, [&] { return meeting->missing == 0; }, {operation, waits_for, nullptr});
+  }
+  return meeting->texts;
+}
+
+Session::Scopes& Session::scopes() {
+  return m_scopes[runtime::current_process()];
+}
+
+void Session::tidy() {
+  const auto it = m_scopes.find(runtime::current_process());
+  if (it == m_scopes.end()) return;
+  const Scopes& s = it->second;
+  if (s.implicit_replication == 0 && s.explicit_redistribution == 0 && s.at_work.empty()) m_scopes.erase(it);
+}
+
+}  // namespace ahbm::dtensor

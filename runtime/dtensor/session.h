@@ -1,0 +1,76 @@
+// What distributed tensors of one Context share: the strategy engine with its caches, the process groups of meshes, the
+// scopes of every thread, and a meeting point for metadata.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/distributed/distributed.h"
+#include "runtime/layout/strategy.h"
+
+namespace ahbm::dtensor {
+
+class Session {
+ public:
+  explicit Session(runtime::Context& context) : m_context(context) {}
+
+  runtime::Context& context() const { return m_context; }
+  StrategyEngine& engine() { return m_engine; }
+
+  /// The process group of these ranks, in any order. Made on the caller's first request by new_group, so every rank of
+  /// the world asks for the same groups in the same order. The whole world is the default group.
+  runtime::distributed::ProcessGroup group(RankList ranks);
+  size_t groups() const { return m_groups.size(); }
+
+  /// Every rank of the mesh brings a text and gets all of them, in mesh order. Metadata only: takes no simulated time.
+  std::vector<std::string> exchange(const MeshLayout& mesh, const std::string& mine, const char* operation);
+
+  struct Scopes {
+    uint32_t implicit_replication = 0;
+    uint32_t explicit_redistribution = 0;
+    std::vector<const MeshLayout*> at_work;  ///< meshes whose operators the thread is in
+  };
+  /// Of the calling thread.
+  Scopes& scopes();
+  /// Forgets the calling thread when nothing of it is in force.
+  void tidy();
+
+ private:
+  struct Group {
+    runtime::distributed::ProcessGroup group;
+    std::vector<bool> known_by;  ///< ranks that took part in making it
+  };
+  struct Meeting;
+  struct Place {
+    std::vector<uint32_t> next;  ///< by mesh position
+    std::map<uint32_t, std::shared_ptr<Meeting>> open;
+  };
+  /// Groups and meetings end with the process group they were made under.
+  void renew();
+
+  runtime::Context& m_context;
+  StrategyEngine m_engine;
+  uint64_t m_generation = 0;
+  std::map<RankList, Group> m_groups;
+  std::map<RankList, Place> m_places;
+  std::map<sc_core::sc_process_handle, Scopes> m_scopes;
+};
+
+/// The mesh that the calling thread's operators work on, while it lives: collectives are told apart by it.
+class AtWork {
+ public:
+  AtWork(Session& session, const MeshLayout& mesh) : m_session(session) { session.scopes().at_work.push_back(&mesh); }
+  ~AtWork() {
+    m_session.scopes().at_work.pop_back();
+    m_session.tidy();
+  }
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+
+ private:
+  Session& m_session;
+};
+
+}  // namespace ahbm::dtensor

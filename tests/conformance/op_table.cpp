@@ -1,0 +1,358 @@
+#include "tests/conformance/op_table.h"
+
+#include <algorithm>
+#include <map>
+
+namespace ahbm::conformance {
+
+using namespace dtensor;
+
+namespace {
+
+using Fields = std::vector<std::string>;
+using Inputs = std::vector<DTensor>;
+
+struct Call {
+  Context& context;
+  const DeviceMesh& mesh;
+  const Inputs& in;
+  const YAML::Node& op;
+
+  const DTensor& at(size_t i) const {
+    if (i >= in.size()) throw CaseError("input " + std::to_string(i) + " is missing");
+    return in[i];
+  }
+};
+using Run = std::function<OpResult(const Call&)>;
+
+struct Entry {
+  Fields fields;
+  Run run;
+};
+
+LossReduction reduction_of(const YAML::Node& op) {
+  const std::string name = op["reduction"] ? op["reduction"].as<std::string>() : "mean";
+  if (name == "none") return LossReduction::None;
+  if (name == "sum") return LossReduction::Sum;
+  if (name != "mean") throw CaseError("unknown reduction '" + name + "'");
+  return LossReduction::Mean;
+}
+
+OpArgs args_of(const YAML::Node& op) {
+  OpArgs a;
+  if (op["dims"]) a.dims = dims_of(op["dims"]);
+  if (op["dim"] && !op["dim"].IsNull()) {
+    if (op["dim"].IsSequence()) {
+      a.dims = dims_of(op["dim"]);
+    } else {
+      a.dim = op["dim"].as<int64_t>();
+    }
+  }
+  if (op["keepdim"]) a.keepdim = op["keepdim"].as<bool>();
+  if (op["value"]) a.value = op["value"].as<double>();
+  if (op["p"]) a.p = op["p"].as<double>();
+  if (op["shape"]) a.sizes = dims_of(op["shape"]);
+  if (op["size"]) a.sizes = op["size"].IsSequence() ? dims_of(op["size"]) : Dims{op["size"].as<int64_t>()};
+  if (op["start"]) a.start = op["start"].as<int64_t>();
+  if (op["end"]) a.end = op["end"].as<int64_t>();
+  if (op["step"]) a.step = op["step"].as<int64_t>();
+  if (op["index"]) a.index = op["index"].as<int64_t>();
+  if (op["chunks"]) a.index = op["chunks"].as<int64_t>();
+  if (op["diagonal"]) a.index = op["diagonal"].as<int64_t>();
+  if (op["normalized_dims"]) a.normalized_dims = op["normalized_dims"].as<int64_t>();
+  if (op["causal"]) a.causal = op["causal"].as<bool>();
+  if (op["linear"]) a.linear_partials = op["linear"].as<bool>();
+  if (op["implicit_replication"]) a.implicit_replication = op["implicit_replication"].as<bool>();
+  if (op["dtype"]) {
+    a.dtype = parse_dtype(op["dtype"].as<std::string>());
+    if (!a.dtype) throw CaseError("unknown dtype '" + op["dtype"].as<std::string>() + "'");
+  }
+  a.reduction = reduction_of(op);
+  return a;
+}
+
+Operands operands(const Inputs& in) {
+  return {in.begin(), in.end()};
+}
+
+std::vector<DTensor> apply(const Call& c, Op op, const Inputs& in) {
+  return dispatch(op, operands(in), args_of(c.op));
+}
+
+/// A tensor that every rank has, by a data rule of global indices; no communication.
+Tensor plain_tensor(const Call& c, const std::string& rule_text, const Dims& shape, DType dtype) {
+  bool is_local = false;
+  const DataRule rule = parse_data(rule_text, is_local);
+  const auto n = static_cast<uint64_t>(numel(shape));
+  std::vector<uint8_t> data(n * item_bytes(dtype));
+  for (uint64_t i = 0; i < n; ++i) store_element(dtype, data.data(), i, rule(i, c.mesh.get_rank()));
+  return c.context.from_host(to_shape(shape), dtype, data.data(), data.size());
+}
+
+OpResult loss(const Call& c, Op op) {
+  const DTensor& logits = c.at(0);
+  if (c.in.size() > 1) return {apply(c, op, c.in), {}};
+  Dims shape = logits.shape();
+  shape.erase(shape.begin() + (shape.size() == 1 ? 0 : 1));
+  const Tensor target = plain_tensor(c, required(c.op, "target").as<std::string>(), shape, DType::Int64);
+  return {dispatch(op, {logits, from_local(target, c.mesh)}, args_of(c.op)), {}};
+}
+
+DeviceMesh other_order(const Call& c) {
+  RankList ranks = c.mesh.ranks();
+  std::reverse(ranks.begin(), ranks.end());
+  return DeviceMesh(c.context, "sip", c.mesh.shape(), ranks, c.mesh.names());
+}
+
+Placements single(const YAML::Node& node) {
+  return {parse_placement(node.as<std::string>())};
+}
+
+DTensor tp_attention(const Call& c, DTensor x, const Inputs& weights, int64_t heads, int64_t width) {
+  std::vector<DTensor> qkv;
+  for (size_t i = 0; i < 3; ++i) {
+    const DTensor p = linear(x, weights.at(i));
+    qkv.push_back(transpose(view(p, {x.size(0), x.size(1), heads, width}), 1, 2));
+  }
+  const DTensor y = transpose(scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], flag(c.op, "causal")), 1, 2);
+  return linear(view(y, {x.size(0), x.size(1), heads * width}), weights.at(3));
+}
+
+OpResult run_tp_attention(const Call& c) {
+  DTensor x = c.at(0);
+  c.at(4);
+  if (flag(c.op, "seq")) x = x.redistribute(all_replicate(c.mesh.ndim()));
+  const DTensor y = tp_attention(c, x, {c.in.begin() + 1, c.in.end()}, required(c.op, "heads").as<int64_t>(),
+                                 required(c.op, "head_dim").as<int64_t>());
+  return {{y.redistribute(single(required(c.op, "out")))}, {}};
+}
+
+OpResult run_tp_mlp(const Call& c) {
+  DTensor x = c.at(0);
+  if (flag(c.op, "seq")) x = x.redistribute(all_replicate(c.mesh.ndim()));
+  const DTensor h = relu(linear(x, c.at(1), c.at(2)));
+  return {{linear(h, c.at(3), c.at(4)).redistribute(single(required(c.op, "out")))}, {}};
+}
+
+OpResult run_distribute_dtensor(const Call& c) {
+  const Placements to = placements_of(required(c.op, "placements"));
+  return {{distribute_tensor(c.at(0), flag(c.op, "other_mesh") ? other_order(c) : c.mesh, to)}, {}};
+}
+
+OpResult run_chain(const Call& c) {
+  DTensor t = c.at(0);
+  for (const auto& to : required(c.op, "to")) t = t.redistribute(placements_of(to));
+  return {{t}, {}};
+}
+
+OpResult run_add_plain(const Call& c) {
+  const YAML::Node data = c.op["data"];
+  const Tensor plain =
+      plain_tensor(c, data ? data.as<std::string>() : "ones", dims_of(required(c.op, "shape")), c.at(0).dtype());
+  OpArgs args;
+  args.implicit_replication = flag(c.op, "implicit_replication");
+  return {dispatch(Op::Add, {c.at(0), plain}, args), {}};
+}
+
+OpResult run_inplace(const Call& c, const std::string& name) {
+  const auto op = parse_op(name);
+  if (!op) throw CaseError("no operator '" + name + "'");
+  OpArgs args = args_of(c.op);
+  args.inplace = true;
+  return {dispatch(*op, operands(c.in), args), {}};
+}
+
+/// Names that stand for more than one operator, or for something that is none.
+const std::map<std::string, Entry>& special_ops() {
+  static const std::map<std::string, Entry> kOps{
+      {"redistribute",
+       {{"to"},
+        [](const Call& c) {
+          return OpResult{{c.at(0).redistribute(placements_of(required(c.op, "to")))}, {}};
+        }}},
+      {"redistribute_chain", {{"to"}, run_chain}},
+      {"redistribute_other_mesh",
+       {{"to"},
+        [](const Call& c) {
+          const Placements to = c.op["to"] ? placements_of(c.op["to"]) : c.at(0).placements();
+          return OpResult{{c.at(0).redistribute(other_order(c), to)}, {}};
+        }}},
+      {"full_tensor",
+       {{},
+        [](const Call& c) {
+          return OpResult{{from_local(c.at(0).full_tensor(), c.mesh)}, {}};
+        }}},
+      {"distribute_dtensor", {{"placements", "other_mesh"}, run_distribute_dtensor}},
+      {"sum_then_add_scalar",
+       {{"value"},
+        [](const Call& c) {
+          return OpResult{{add(sum(c.at(0)), required(c.op, "value").as<double>())}, {}};
+        }}},
+      {"norm_full",
+       {{"p", "dims", "keepdim"},
+        [](const Call& c) {
+          return OpResult{{apply(c, Op::Norm, c.in).front().redistribute(all_replicate(c.mesh.ndim()))}, {}};
+        }}},
+      {"mm_t",
+       {{"linear"},
+        [](const Call& c) {
+          return OpResult{{t(apply(c, Op::Mm, c.in).front())}, {}};
+        }}},
+      {"embedding_to",
+       {{"to"},
+        [](const Call& c) {
+          return OpResult{{embedding(c.at(0), c.at(1)).redistribute(placements_of(required(c.op, "to")))}, {}};
+        }}},
+      {"add_plain_tensor", {{"shape", "data", "implicit_replication"}, run_add_plain}},
+      {"inplace_unary", {{"fn"}, [](const Call& c) { return run_inplace(c, required(c.op, "fn").as<std::string>()); }}},
+      {"cross_entropy", {{"target", "reduction"}, [](const Call& c) { return loss(c, Op::CrossEntropy); }}},
+      {"ce_loss_parallel",
+       {{"target", "reduction"}, [](const Call& c) { return loss(c, Op::CrossEntropyLossParallel); }}},
+      {"equal",
+       {{},
+        [](const Call& c) {
+          return OpResult{{}, equal(c.at(0), c.at(1))};
+        }}},
+      {"tp_mlp", {{"out", "seq"}, run_tp_mlp}},
+      {"tp_attention", {{"out", "seq", "heads", "head_dim", "causal"}, run_tp_attention}},
+  };
+  return kOps;
+}
+
+/// The fields of an operator that is called by its own name.
+Fields fields_of(Op op) {
+  if (op == Op::Cast) return {"dtype"};
+  if (op == Op::Fill || (op >= Op::AddScalar && op <= Op::MaskedFill) || op == Op::FullLike) return {"value"};
+  if (op >= Op::Sum && op <= Op::ArgMin) return {"dims", "dim", "keepdim", "p"};
+  if (op == Op::LayerNorm || op == Op::RmsNorm) return {"normalized_dims"};
+  if (op == Op::Sdpa) return {"causal"};
+  if (op >= Op::Mm && op <= Op::Linear) return {"linear"};
+  switch (op) {
+    case Op::Transpose:
+    case Op::Permute:
+      return {"dims"};
+    case Op::Cumsum:
+    case Op::Softmax:
+    case Op::LogSoftmax:
+    case Op::Squeeze:
+    case Op::Unsqueeze:
+    case Op::Cat:
+    case Op::Stack:
+    case Op::Unbind:
+    case Op::Gather:
+    case Op::IndexSelect:
+      return {"dim"};
+    case Op::Expand:
+      return {"shape", "size"};
+    case Op::Split:
+      return {"size", "dim"};
+    case Op::Chunk:
+      return {"chunks", "dim"};
+    case Op::Slice:
+      return {"dim", "start", "end", "step"};
+    case Op::Select:
+      return {"dim", "index"};
+    case Op::Triu:
+    case Op::Tril:
+      return {"diagonal"};
+    case Op::View:
+    case Op::Reshape:
+      return {"shape"};
+    default:
+      return {};
+  }
+}
+
+/// `fill_` and `inplace_add` are operators too.
+std::optional<Op> inplace_op(const std::string& name) {
+  if (name.rfind("inplace_", 0) == 0) return parse_op(name.substr(8));
+  if (!name.empty() && name.back() == '_') return parse_op(name.substr(0, name.size() - 1));
+  return std::nullopt;
+}
+
+}  // namespace
+
+OpCase parse_op_case(const YAML::Node& node) {
+  OpCase out{required(node, "name").as<std::string>(), node};
+  Fields fields;
+  const auto special = special_ops().find(out.name);
+  if (special != special_ops().end()) {
+    fields = special->second.fields;
+  } else {
+    const std::optional<Op> op = parse_op(out.name) ? parse_op(out.name) : inplace_op(out.name);
+    if (!op) throw CaseError("unknown operator '" + out.name + "'");
+    fields = fields_of(*op);
+  }
+  fields.emplace_back("name");
+  check_fields(node, "op " + out.name, fields);
+  return out;
+}
+
+DType OpCase::input_dtype(size_t input) const {
+  const bool looks_up = name.rfind("embedding", 0) == 0 || name == "gather" || name == "index_select" ||
+                        name == "cross_entropy" || name == "ce_loss_parallel";
+  return looks_up && input == 1 ? DType::Int64 : DType::Float32;
+}
+
+OpResult OpCase::run(Context& context, const DeviceMesh& mesh, const std::vector<DTensor>& inputs) const {
+  const Call call{context, mesh, inputs, node};
+  const auto special = special_ops().find(name);
+  if (special != special_ops().end()) return special->second.run(call);
+  if (const auto op = parse_op(name)) return {apply(call, *op, inputs), {}};
+  return run_inplace(call, to_string(*inplace_op(name)));
+}
+
+// --- the model
+
+namespace {
+constexpr int64_t kBatch = 1, kLength = 8, kVocabulary = 16, kHeads = 4, kHeadWidth = 2, kWidth = kHeads * kHeadWidth;
+}
+
+TestModel::TestModel(const DeviceMesh& mesh, uint32_t layers) {
+  const Placements rows{Shard{0}};
+  const Placements columns{Shard{1}};
+  uint64_t seed = 0;
+  const auto weight = [&](int64_t out, int64_t in, const Placements& p) { return rand({out, in}, ++seed, mesh, p); };
+  const auto indices = [&](const Dims& shape) {
+    std::vector<int64_t> data(static_cast<size_t>(numel(shape)));
+    for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<int64_t>(i) % kLength;
+    return from_local(mesh.context().from_host(to_shape(shape), DType::Int64, data), mesh);
+  };
+  m_tokens = indices({kBatch, kLength});
+  m_positions = indices({kLength});
+  m_token_table = weight(kVocabulary, kWidth, rows);
+  m_position_table = weight(kLength, kWidth, rows);
+  m_head = weight(kVocabulary, kWidth, rows);
+  for (uint32_t i = 0; i < layers; ++i) {
+    Layer layer;
+    for (DTensor* w : {&layer.query, &layer.key, &layer.value}) *w = weight(kWidth, kWidth, rows);
+    layer.out = weight(kWidth, kWidth, columns);
+    layer.up = weight(4 * kWidth, kWidth, rows);
+    layer.down = weight(kWidth, 4 * kWidth, columns);
+    m_layers.push_back(layer);
+  }
+}
+
+DTensor TestModel::attention(const Layer& layer, const DTensor& x) const {
+  const YAML::Node none;
+  const Call call{x.device_mesh().context(), x.device_mesh(), {}, none};
+  return tp_attention(call, x, {layer.query, layer.key, layer.value, layer.out}, kHeads, kHeadWidth);
+}
+
+DTensor TestModel::forward(bool seq_parallel) const {
+  // Between the parts activations are whole, or cut along the sequence.
+  const auto between = [&](int sequence_dim) {
+    return seq_parallel ? Placements{Shard{sequence_dim}} : Placements{Replicate{}};
+  };
+  const Placements whole{Replicate{}};
+  DTensor x = embedding(m_token_table, m_tokens).redistribute(between(1)) +
+              embedding(m_position_table, m_positions).redistribute(between(0));
+  for (const Layer& layer : m_layers) {
+    x = x + attention(layer, rms_norm(x).redistribute(whole)).redistribute(between(1));
+    const DTensor h = gelu(linear(rms_norm(x).redistribute(whole), layer.up));
+    x = x + linear(h, layer.down).redistribute(between(1));
+  }
+  return linear(rms_norm(x).redistribute(whole), m_head).redistribute(whole);
+}
+
+}  // namespace ahbm::conformance
