@@ -20,6 +20,8 @@ endif()
 
 add_library(ahbm_options INTERFACE)
 target_compile_options(ahbm_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+# Position-independent code, but nobody replaces our functions at load time: calls inside a file may be inlined.
+target_compile_options(ahbm_options INTERFACE -fno-semantic-interposition)
 if(AHBM_WARNINGS_AS_ERRORS)
   target_compile_options(ahbm_options INTERFACE -Werror)
 endif()

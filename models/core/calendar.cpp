@@ -1,105 +1,91 @@
 #include "models/core/calendar.h"
 
-#include <algorithm>
-
 namespace ahbm {
 
-void Calendar::prune(Ps now) {
-  while (m_head < m_busy.size() && m_busy[m_head].end <= now) ++m_head;
-  if (m_head == m_busy.size()) {
-    m_busy.clear();
-    m_head = 0;
-  } else if (m_head >= 32 && m_head * 2 >= m_busy.size()) {
-    m_busy.erase(m_busy.begin(), m_busy.begin() + static_cast<std::ptrdiff_t>(m_head));
-    m_head = 0;
-  }
-}
-
-void Calendar::push_last(Ps now) {
-  if (!m_busy.empty() && m_busy[m_head].end <= now) prune(now);
-  m_busy.push_back(m_last);
-}
-
 void Calendar::join_earliest() {
-  m_busy[m_head + 1].begin = m_busy[m_head].begin;
-  ++m_head;
+  m_busy[1].begin = m_busy.front().begin;
+  m_busy.pop_front();
+}
+
+/// Only the gap before the last interval is concerned.
+Calendar::Slot Calendar::fill_last_gap(Ps earliest, Ps duration) {
+  const bool touches = !m_busy.empty() && earliest == m_busy.back().end;
+  if (earliest + duration < m_last.begin) {
+    if (touches) {
+      m_busy.back().end = earliest + duration;
+    } else {
+      push_back({earliest, earliest + duration});
+    }
+    return {earliest, earliest + duration};
+  }
+  const Ps left = earliest + duration - m_last.begin;
+  const Slot slot{earliest, left == 0 ? m_last.begin : m_last.end + left};
+  m_last = {touches ? m_busy.back().begin : earliest, m_last.end + left};
+  if (touches) m_busy.pop_back();
+  return slot;
 }
 
 Calendar::Slot Calendar::reserve_among(Ps now, Ps earliest, Ps duration) {
+  prune(now);
   if (m_last.end <= now) {
-    m_busy.clear();
-    m_head = 0;
-    m_last = {0, 0};
-    if (duration != 0) m_last = {earliest, earliest + duration};
+    m_last = duration != 0 ? Interval{earliest, earliest + duration} : Interval{0, 0};
     return {earliest, earliest + duration};
   }
-  if (duration == 0) {
-    prune(now);
-    return peek(earliest, 0);
-  }
-  if (!m_busy.empty() && m_busy[m_head].end <= now) prune(now);
-  if (m_busy.empty() || earliest >= m_busy.back().end) {
-    // Only the gap before the last interval is concerned.
-    const bool touches = !m_busy.empty() && earliest == m_busy.back().end;
-    const Ps begin = touches ? m_busy.back().begin : earliest;
-    if (earliest + duration < m_last.begin) {
-      if (touches) {
-        m_busy.back().end = earliest + duration;
-      } else {
-        m_busy.push_back({begin, earliest + duration});
-        if (size() > kMaxIntervals) join_earliest();
-      }
-      return {earliest, earliest + duration};
-    }
-    const Ps left = earliest + duration - m_last.begin;
-    const Slot slot{earliest, left == 0 ? m_last.begin : m_last.end + left};
-    m_last = {begin, m_last.end + left};
-    if (touches) {
-      m_busy.pop_back();
-      if (m_head == m_busy.size()) {
-        m_busy.clear();
-        m_head = 0;
-      }
-    }
-    return slot;
-  }
-  // Fill the gaps from `earliest` on, which lies before the end of the last interval. Every interval crossed merges
+  if (duration == 0) return peek(earliest, 0);
+  if (m_busy.empty() || earliest >= m_busy.back().end) return fill_last_gap(earliest, duration);
+  // Fill the gaps from `earliest` on, which lies before the end of the last but one. Every interval crossed merges
   // with the new one, since no gap is left between them.
-  push_last(now);
-  auto it = std::lower_bound(m_busy.begin() + static_cast<std::ptrdiff_t>(m_head), m_busy.end(), earliest,
-                             [](const Interval& i, Ps t) { return i.end < t; });
-  const auto first = it;
+  const uint32_t first = first_from(earliest);
+  uint32_t next = first;
   Ps t = earliest;
-  Ps merged_begin = earliest;
-  if (it->begin <= earliest) {
-    merged_begin = it->begin;
-    t = it->end;
-    ++it;
+  Ps begin = earliest;
+  if (m_busy[next].begin <= earliest) {
+    begin = m_busy[next].begin;
+    t = m_busy[next].end;
+    ++next;
   }
   Slot slot{t, t};
   Ps left = duration;
-  while (it != m_busy.end() && left != 0 && t + left >= it->begin) {
-    left -= it->begin - t;
-    slot.end = it->begin;  // where the transfer ends if nothing is left of it
-    t = it->end;
-    ++it;
-  }
+  const auto cross = [&](const Interval& busy) {
+    if (left == 0 || t + left < busy.begin) return false;
+    left -= busy.begin - t;
+    slot.end = busy.begin;  // where the transfer ends if nothing is left of it
+    t = busy.end;
+    return true;
+  };
+  while (next != m_busy.size() && cross(m_busy[next])) ++next;
+  const bool crossed_last = next == m_busy.size() && cross(m_last);
   if (left != 0) slot.end = t = t + left;
-  // [merged_begin, t) is busy now, in the place of the intervals [first, it).
-  if (first == it) {
-    m_busy.insert(first, {merged_begin, t});
+  // [begin, t) is busy now, in the place of the intervals [first, next).
+  if (crossed_last) {
+    m_last = {begin, t};
+    m_busy.truncate(first);
+  } else if (first == next) {
+    m_busy.insert(first, {begin, t});
+    if (m_busy.size() >= kMaxIntervals) join_earliest();
   } else {
-    *first = {merged_begin, t};
-    m_busy.erase(first + 1, it);
-  }
-  m_last = m_busy.back();
-  m_busy.pop_back();
-  if (size() > kMaxIntervals) join_earliest();
-  if (m_head == m_busy.size()) {
-    m_busy.clear();
-    m_head = 0;
+    m_busy[first] = {begin, t};
+    m_busy.erase(first + 1, next - first - 1);
   }
   return slot;
+}
+
+/// The first interval that does not end before `earliest`. Traffic asks for times near the latest ones.
+uint32_t Calendar::first_from(Ps earliest) const {
+  uint32_t end = m_busy.size();
+  for (uint32_t steps = 0; steps < 8; ++steps, --end) {
+    if (end == 0 || m_busy[end - 1].end < earliest) return end;
+  }
+  uint32_t first = 0;
+  while (first != end) {
+    const uint32_t middle = first + (end - first) / 2;
+    if (m_busy[middle].end < earliest) {
+      first = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return first;
 }
 
 Calendar::Slot Calendar::peek(Ps earliest, Ps duration) const {
@@ -107,7 +93,7 @@ Calendar::Slot Calendar::peek(Ps earliest, Ps duration) const {
   Ps left = duration;
   Slot slot{t, t};
   bool started = false;
-  for (size_t i = m_head; i <= m_busy.size(); ++i) {
+  for (uint32_t i = 0; i <= m_busy.size(); ++i) {
     const Interval& b = i < m_busy.size() ? m_busy[i] : m_last;
     if (b.end <= t) continue;
     if (b.begin > t) {

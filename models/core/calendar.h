@@ -8,8 +8,8 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
+#include "models/core/ring_buffer.h"
 #include "models/core/time.h"
 
 namespace ahbm {
@@ -24,33 +24,24 @@ class Calendar {
   /// Reserves `duration` at or after `earliest`. Everything that ended at or before `now` is forgotten.
   /// \pre now <= earliest
   Slot reserve(Ps now, Ps earliest, Ps duration) {
-    // The common cases touch nothing but this object: nothing is reserved after `earliest`, or only the interval that
-    // is going on then, and the transfer follows it.
-    if (earliest >= m_last.begin && duration != 0) {
-      const bool joins = earliest <= m_last.end && m_last.end > m_last.begin;
-      const Ps begin = joins ? m_last.end : earliest;
-      const Slot slot{begin, begin + duration};
-      if (joins) {
-        m_last.end = slot.end;
-        if (!m_busy.empty()) prune(now);
-      } else if (m_last.end > now && m_last.end > m_last.begin) {
-        push_last(now);
-        m_last = {slot.begin, slot.end};
-        if (size() > kMaxIntervals) join_earliest();
-      } else {
-        if (!m_busy.empty()) prune(now);  // what lies before a passed interval has passed too
-        m_last = {slot.begin, slot.end};
-      }
-      return slot;
+    // The common cases are inline: nothing is reserved after `earliest`, or only the interval that is going on then,
+    // and the transfer follows it.
+    if (earliest < m_last.begin || duration == 0) return reserve_among(now, earliest, duration);
+    prune(now);
+    if (earliest <= m_last.end) {
+      const Ps begin = m_last.end;
+      return {begin, m_last.end = begin + duration};
     }
-    return reserve_among(now, earliest, duration);
+    if (m_last.end > now) push_back(m_last);
+    m_last = {earliest, earliest + duration};
+    return {earliest, m_last.end};
   }
 
   /// What `reserve` would answer, without reserving.
   Slot peek(Ps earliest, Ps duration) const;
 
   /// Busy intervals held (diagnosis and the growth bound).
-  size_t size() const { return m_busy.size() - m_head + (m_last.end > m_last.begin); }
+  size_t size() const { return m_busy.size() + (m_last.end > m_last.begin); }
   /// More intervals than this are never held: beyond it the earliest two are joined, which gives up the gap between
   /// them.
   static constexpr size_t kMaxIntervals = 4096;
@@ -59,14 +50,20 @@ class Calendar {
   struct Interval {
     Ps begin, end;
   };
-  void prune(Ps now);
-  void push_last(Ps now);
+  void prune(Ps now) {
+    while (!m_busy.empty() && m_busy.front().end <= now) m_busy.pop_front();
+  }
+  void push_back(const Interval& interval) {
+    m_busy.push_back(interval);
+    if (m_busy.size() >= kMaxIntervals) join_earliest();  // m_last is one more
+  }
   void join_earliest();
+  Slot fill_last_gap(Ps earliest, Ps duration);
   Slot reserve_among(Ps now, Ps earliest, Ps duration);
+  uint32_t first_from(Ps earliest) const;
 
-  Interval m_last{0, 0};         ///< the latest interval; begin == end: none
-  size_t m_head = 0;             ///< [0, m_head) of m_busy is dead
-  std::vector<Interval> m_busy;  ///< what lies before m_last: sorted, disjoint, never touching
+  Interval m_last{0, 0};        ///< the latest interval; begin == end: none
+  RingBuffer<Interval> m_busy;  ///< what lies before m_last: sorted, disjoint, never touching
 };
 
 }  // namespace ahbm

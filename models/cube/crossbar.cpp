@@ -24,7 +24,8 @@ Crossbar::Crossbar(const sc_core::sc_module_name& name, const SystemServices& se
       m_grants(services.config->simulation.route_grants) {
   const SystemConfig& config = *services.config;
   const Framing framing{config.noc.packet_bytes, config.noc.packet_header_bytes};
-  m_hops.assign(Port::FixedCount + config.pes, Hop(config.noc.crossbar, framing));
+  m_hops = std::vector<Hop>(Port::FixedCount + config.pes);
+  for (Hop& hop : m_hops) hop.configure(config.noc.crossbar, framing);
   attach(mesh_in, Port::Mesh);
   attach(spare_in, Port::Spare);
   for (uint32_t p = 0; p < config.pes; ++p) {

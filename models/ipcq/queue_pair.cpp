@@ -20,11 +20,6 @@ void QueuePair::disable() {
   m_config = config;
 }
 
-std::optional<Ps> QueuePair::credit_time() const {
-  if (!m_enabled || m_sent - m_credited >= m_config.peer_slots) return std::nullopt;
-  return m_credit_at[m_sent % m_config.peer_slots];
-}
-
 uint32_t QueuePair::credits(Ps now) const {
   if (!m_enabled) return 0;
   // Slots that were never used, and those whose credit has arrived by now. Credits arrive in order.
@@ -36,14 +31,13 @@ uint32_t QueuePair::credits(Ps now) const {
   return n;
 }
 
-Addr QueuePair::tail_address() const {
-  return m_config.peer_ring + (m_sent % m_config.peer_slots) * m_config.slot_bytes;
-}
-
 QpResult QueuePair::add_credits(uint64_t n, Ps at) {
   if (!m_enabled) return QpResult::Disabled;
   if (n == 0 || n > m_sent - m_credited) return QpResult::Overrun;
-  for (uint64_t i = 0; i < n; ++i) m_credit_at[(m_credited + i) % m_config.peer_slots] = at;
+  for (uint64_t i = 0; i < n; ++i) {
+    m_credit_at[m_credit_slot] = at;
+    step(m_credit_slot, m_config.peer_slots);
+  }
   m_credited += n;
   return QpResult::Ok;
 }
@@ -56,7 +50,7 @@ std::optional<uint64_t> QueuePair::push(uint32_t bytes) {
   if (!m_enabled || m_arrived - m_released >= m_config.slots || m_pushed + bytes > m_config.slot_bytes) {
     return std::nullopt;
   }
-  const uint64_t at = m_config.ring_offset + (m_arrived % m_config.slots) * m_config.slot_bytes + m_pushed;
+  const uint64_t at = m_config.ring_offset + uint64_t{m_arrive_slot} * m_config.slot_bytes + m_pushed;
   m_pushed += bytes;
   return at;
 }
@@ -70,27 +64,24 @@ QpResult QueuePair::would_take(uint64_t bytes) const {
 
 QpResult QueuePair::notify(uint64_t bytes, Ps at, Ps latency) {
   if (const QpResult refused = would_take(bytes); refused != QpResult::Ok) return refused;
-  RxSlot& slot = m_rx[m_arrived % m_config.slots];
+  RxSlot& slot = m_rx[m_arrive_slot];
   m_last_ready = std::max(m_last_ready, std::max(at, m_payload_at) + latency);
   slot = {m_last_ready, static_cast<uint32_t>(bytes), false};
   ++m_arrived;
+  step(m_arrive_slot, m_config.slots);
   m_payload_at = 0;
   m_pushed = 0;
   return QpResult::Ok;
 }
 
-std::optional<QueuePair::Message> QueuePair::front() const {
-  if (!m_enabled || m_taken == m_arrived) return std::nullopt;
-  const uint64_t index = m_taken % m_config.slots;
-  return Message{m_taken, m_config.ring_offset + index * m_config.slot_bytes, m_rx[index].bytes, m_rx[index].ready};
-}
-
 uint32_t QueuePair::release(uint64_t ticket) {
   if (!m_enabled || ticket >= m_taken || ticket < m_released) return 0;
-  m_rx[ticket % m_config.slots].released = true;
+  const uint64_t slot = m_release_slot + (ticket - m_released);
+  m_rx[slot < m_config.slots ? slot : slot - m_config.slots].released = true;
   uint32_t n = 0;
-  while (m_released < m_taken && m_rx[m_released % m_config.slots].released) {
-    m_rx[m_released % m_config.slots].released = false;
+  while (m_released < m_taken && m_rx[m_release_slot].released) {
+    m_rx[m_release_slot].released = false;
+    step(m_release_slot, m_config.slots);
     ++m_released;
     ++n;
   }

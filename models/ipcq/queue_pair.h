@@ -41,10 +41,17 @@ class QueuePair {
 
   // --- towards the peer
   /// When the slot at the tail is (or will be) free; nothing when no credit for it is known yet.
-  std::optional<Ps> credit_time() const;
+  std::optional<Ps> credit_time() const {
+    if (!m_enabled || m_sent - m_credited >= m_config.peer_slots) return std::nullopt;
+    return m_credit_at[m_send_slot];
+  }
   uint32_t credits(Ps now) const;
-  Addr tail_address() const;        ///< in the peer's ring
-  void take_credit() { ++m_sent; }  ///< \pre credit_time()
+  /// In the peer's ring.
+  Addr tail_address() const { return m_config.peer_ring + uint64_t{m_send_slot} * m_config.slot_bytes; }
+  void take_credit() {  ///< \pre credit_time()
+    ++m_sent;
+    step(m_send_slot, m_config.peer_slots);
+  }
   QpResult add_credits(uint64_t n, Ps at);
   uint64_t sent() const { return m_sent; }
   uint64_t credited() const { return m_credited; }
@@ -65,8 +72,15 @@ class QueuePair {
     Ps ready = 0;
   };
   /// The oldest message that nobody took; nothing when none is known.
-  std::optional<Message> front() const;
-  void take() { ++m_taken; }
+  std::optional<Message> front() const {
+    if (!m_enabled || m_taken == m_arrived) return std::nullopt;
+    const RxSlot& slot = m_rx[m_take_slot];
+    return Message{m_taken, m_config.ring_offset + uint64_t{m_take_slot} * m_config.slot_bytes, slot.bytes, slot.ready};
+  }
+  void take() {  ///< \pre front()
+    ++m_taken;
+    step(m_take_slot, m_config.slots);
+  }
   /// Gives a taken message back; returns the credits to send now (slots are given back in order).
   uint32_t release(uint64_t ticket);
   uint32_t level(Ps now) const;  ///< messages visible and not yet released
@@ -82,8 +96,12 @@ class QueuePair {
     uint32_t bytes = 0;
     bool released = false;
   };
+  static void step(uint32_t& slot, uint32_t slots) { slot = slot + 1 == slots ? 0 : slot + 1; }
+
   QpConfig m_config;
   bool m_enabled = false;
+  // The slots that the counts below stand at, modulo the ring: divisions are dear.
+  uint32_t m_send_slot = 0, m_credit_slot = 0, m_arrive_slot = 0, m_take_slot = 0, m_release_slot = 0;
   uint64_t m_sent = 0, m_credited = 0;
   std::vector<Ps> m_credit_at;  ///< per peer slot: when the credit for its last use arrives
   uint64_t m_arrived = 0, m_taken = 0, m_released = 0;

@@ -9,7 +9,7 @@ HbmTiming::HbmTiming(const HbmConfig& config)
       m_interleave(config.interleave_bytes),
       m_latency(config.latency),
       m_channels(config.channels),
-      m_channel_busy(config.channels, 0) {}
+      m_more(duration(config.interleave_bytes)) {}
 
 /// share / (total / channels), rounded up once.
 Ps HbmTiming::duration(uint64_t share) const {
@@ -42,27 +42,32 @@ HbmTiming::Span HbmTiming::reserve(Ps now, Ps earliest, uint64_t offset, uint64_
   const uint64_t tail_missing = (last + 1) * m_interleave - (offset + bytes);
   const uint64_t last_turn = (blocks - 1) % n;
 
-  // Nearly all shares are one of two: divide once for each.
-  const Ps more = duration((rounds + 1) * m_interleave);
-  const Ps less = rounds == 0 ? 0 : duration(rounds * m_interleave);
+  if (rounds != m_last_rounds) {
+    m_last_rounds = rounds;
+    m_more = duration((rounds + 1) * m_interleave);
+    m_less = duration(rounds * m_interleave);
+  }
   Span span;
+  Ps busy = 0;
   auto c = static_cast<uint32_t>(first % n);
   for (uint32_t turn = 0; turn < touched; ++turn) {
-    Ps d = turn < extra ? more : less;
+    Ps d = turn < extra ? m_more : m_less;
     if ((turn == 0 && head_missing != 0) || (turn == last_turn && tail_missing != 0)) {
       uint64_t share = (turn < extra ? rounds + 1 : rounds) * m_interleave;
       if (turn == 0) share -= head_missing;
       if (turn == last_turn) share -= tail_missing;
       d = duration(share);
     }
-    const Calendar::Slot slot = m_channels[c].reserve(now, earliest, d);
+    ChannelState& channel = m_channels[c];
+    const Calendar::Slot slot = channel.calendar.reserve(now, earliest, d);
     if (turn == 0) span.first_begin = slot.begin;
     span.end = std::max(span.end, slot.end);
-    m_stats.busy += d;
-    m_channel_busy[c] += d;
+    busy += d;
+    channel.busy += d;
     if (m_tap != nullptr) tell(c, slot, offset, bytes, write);
     if (++c == n) c = 0;
   }
+  m_stats.busy += busy;
   m_stats.waited += span.first_begin - earliest;
   return span;
 }

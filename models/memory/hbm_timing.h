@@ -30,9 +30,9 @@ class HbmTiming {
   void read(Ps now, Transit& t, uint64_t offset, uint64_t bytes);
 
   const HbmStats& stats() const { return m_stats; }
-  const Calendar& channel(uint32_t c) const { return m_channels[c]; }
+  const Calendar& channel(uint32_t c) const { return m_channels[c].calendar; }
   uint32_t channels() const { return static_cast<uint32_t>(m_channels.size()); }
-  Ps channel_busy(uint32_t c) const { return m_channel_busy[c]; }
+  Ps channel_busy(uint32_t c) const { return m_channels[c].busy; }
   /// What every channel does is told to `tap`; null: to nobody.
   void observe(const observe::Tap* tap) { m_tap = tap; }
   /// Bytes of [offset, offset + bytes) that lie in channel `c`.
@@ -50,8 +50,15 @@ class HbmTiming {
   const uint64_t m_bytes_per_second;
   const uint32_t m_interleave;
   const Ps m_latency;
-  std::vector<Calendar> m_channels;
-  std::vector<Ps> m_channel_busy;
+  struct ChannelState {
+    Calendar calendar;
+    Ps busy = 0;
+  };
+  std::vector<ChannelState> m_channels;
+  // What a whole transfer of one length and one alignment took of a channel: nearly all have the same, and divisions
+  // are dear.
+  uint64_t m_last_rounds = 0;
+  Ps m_more = 0, m_less = 0;  ///< shares of m_last_rounds + 1 and m_last_rounds blocks
   const observe::Tap* m_tap = nullptr;
   HbmStats m_stats;
 };

@@ -47,7 +47,6 @@ size_t MoveEngine::lane_index(tl::Dir dir) const {
 MoveEngine::MoveState& MoveEngine::acquire_state() {
   if (m_free.empty()) {
     m_pool.push_back(std::make_unique<MoveState>());
-    m_pool.back()->ring.resize(kWindow);
     m_free.push_back(m_pool.back().get());
   }
   MoveState& m = *m_free.back();
@@ -66,7 +65,7 @@ void MoveEngine::list(MoveState* m) {
   m_listed.push_back(m);
 }
 
-void MoveEngine::pass_on(std::deque<MoveState*>& queue) {
+void MoveEngine::pass_on(RingBuffer<MoveState*>& queue) {
   queue.pop_front();
   if (queue.empty()) return;
   list(queue.front());
@@ -79,16 +78,13 @@ tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
   const tl::Handle handle = m_first_handle + m_done.size();
   m_done.push_back(move.count == 0);
   if (move.count == 0) {
-    while (!m_done.empty() && m_done.front()) {
-      m_done.erase(m_done.begin());
-      ++m_first_handle;
-    }
+    forget_done();
     return handle;
   }
   MoveState& m = acquire_state();
   m.move = move;
   m.handle = handle;
-  m.item = item_bytes(move.dtype);
+  m.item = static_cast<uint8_t>(item_bytes(move.dtype));
   const uint32_t bytes = tl::piece_bytes(move, [this](tl::Dir d) { return m_lanes[lane_index(d)].link.slot_bytes; });
   m.piece_elems = bytes / m.item;
   m.pieces = static_cast<uint32_t>(ceil_div(move.count, m.piece_elems));
@@ -116,7 +112,7 @@ tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
 
 bool MoveEngine::done(tl::Handle handle) const {
   if (handle < m_first_handle) return true;
-  const size_t i = handle - m_first_handle;
+  const auto i = static_cast<uint32_t>(handle - m_first_handle);
   return i < m_done.size() && m_done[i];
 }
 
@@ -199,16 +195,19 @@ bool MoveEngine::open(MoveState& m, uint32_t i) {
 }
 
 bool MoveEngine::stage(MoveState& m, Piece& p) {
-  if (p.stage != Scratch::kNone) return true;
+  if (p.stage != kUnstaged) return true;
   const uint64_t bytes = stage_bytes(m);
   if (bytes == m_spare_bytes && !m_spares.empty()) {
-    p.stage = m_spares.back();  // the one used last: its lines are still near
+    p.stage = static_cast<uint32_t>(m_spares.back());  // the one used last: its lines are still near
     m_spares.pop_back();
     return true;
   }
-  p.stage = m_parts.scratch->allocate(bytes);
-  if (p.stage == Scratch::kNone && give_back_spares()) p.stage = m_parts.scratch->allocate(bytes);
-  if (p.stage != Scratch::kNone) return true;
+  uint64_t at = m_parts.scratch->allocate(bytes);
+  if (at == Scratch::kNone && give_back_spares()) at = m_parts.scratch->allocate(bytes);
+  if (at != Scratch::kNone) {
+    p.stage = static_cast<uint32_t>(at);
+    return true;
+  }
   m_starved = true;
   if (m_parts.scratch->used() == 0) {
     throw tl::ProtocolError(fmt::format("PE {}: a piece of {} bytes does not fit the {} bytes of TCM behind the rings",
@@ -239,7 +238,7 @@ uint8_t* MoveEngine::accumulator(const MoveState& m, const Piece& p) const {
 }
 
 uint8_t* MoveEngine::payload(uint8_t* slot) const {
-  return m_parts.config->simulation.functional ? slot + ipcq::kHeaderBytes : nullptr;
+  return m_functional ? slot + ipcq::kHeaderBytes : nullptr;
 }
 
 void MoveEngine::advance_loads(MoveState& m, Ps now) {
@@ -278,7 +277,7 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
       }
       Piece& p = m.piece(m.received[s]);
       const uint32_t bytes = p.count * m.item;
-      if (m_parts.config->simulation.functional) {
+      if (m_functional) {
         ipcq::SlotHeader header;
         std::memcpy(&header, m_parts.tcm->data(message->tcm_offset), sizeof header);
         const ipcq::SlotHeader expected = tl::make_header(m_header.group, m_header.seq, tl::received_step(m.move),
@@ -291,8 +290,8 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
       }
       if (lane.message_since != kNotWaiting) end_wait(lane.message_since, now, observe::Wait::Message, lane.qp);
       m_parts.ipcq->take(lane.qp);
-      p.tickets[s] = message->ticket;
-      p.slot_offset[s] = message->tcm_offset;
+      if (m.received[s] == 0) m.first_ticket[s] = message->ticket;
+      p.slot_offset[s] = static_cast<uint32_t>(message->tcm_offset);
       p.slots_held = true;
       ++m_stats.messages_received;
       ++*m_parts.progress;
@@ -319,7 +318,6 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
     p.acc_ready = now;
     if (m.computes) {
       if (!stage(m, p)) break;
-      const bool functional = m_parts.config->simulation.functional;
       uint8_t* acc = m_parts.tcm->data(p.stage) + ipcq::kHeaderBytes;
       const uint8_t* left = m.move.local != 0 ? acc : nullptr;
       uint32_t passes = 0;
@@ -330,19 +328,19 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
           continue;
         }
         const auto [a, b] = m.move.local_last ? std::pair{slot, left} : std::pair{left, slot};
-        if (functional) reduce(m.move.op, m.move.dtype, acc, a, b, p.count);
+        if (m_functional) reduce(m.move.op, m.move.dtype, acc, a, b, p.count);
         left = acc;
         ++passes;
       }
       if (m.move.divisor > 1) {
-        if (functional) {
+        if (m_functional) {
           if (left != acc) std::memcpy(acc, left, uint64_t{p.count} * m.item);
           divide(m.move.dtype, acc, p.count, m.move.divisor);
         }
         ++passes;
       }
       if (passes != 0) p.acc_ready = m_parts.compute->vector(now, now, uint64_t{passes} * p.count);
-      release_slots(m, p, p.acc_ready);
+      release_slots(m, i, p.acc_ready);
     }
     ++m.computed;
     ++*m_parts.progress;
@@ -399,14 +397,13 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
         throw tl::ProtocolError(fmt::format("PE {}: QP {} of direction {} refused a message of {} bytes", m_flat_pe,
                                             value(lane.qp), tl::to_string(m.move.to[d]), bytes));
       }
-      const bool functional = m_parts.config->simulation.functional;
-      if (functional) {
+      if (m_functional) {
         const ipcq::SlotHeader header =
             tl::make_header(m_header.group, m_header.seq, m.move.step, m.move.dtype, payload, m_flat_pe, m.sent[d]);
         std::memcpy(data, &header, sizeof header);
       }
       const uint32_t wire = m_parts.config->ipcq.header_on_wire ? bytes : payload;
-      const Dma::Result r = m_parts.dma->send(now, slot, functional ? data : nullptr, bytes, wire, lane.route);
+      const Dma::Result r = m_parts.dma->send(now, slot, m_functional ? data : nullptr, bytes, wire, lane.route);
       if (r.status != tlm::TLM_OK_RESPONSE) fault("send", slot.address, r.status);
       if (m_tap != nullptr) tell_send(lane, slot, now, r.taken, bytes);
       p.taken = std::max(p.taken, r.taken);
@@ -475,7 +472,7 @@ bool MoveEngine::issued(const MoveState& m, uint32_t i) {
 void MoveEngine::used_up(MoveState& m, uint32_t i) {
   // A forwarded slot goes back with the last transfer that reads it. That transfer is under way, so it is known when it
   // will be done, and the credit is issued with it, to leave then.
-  if (issued(m, i)) release_slots(m, m.piece(i), m.piece(i).taken);
+  if (issued(m, i)) release_slots(m, i, m.piece(i).taken);
 }
 
 bool MoveEngine::advance_retires(MoveState& m, Ps now) {
@@ -490,9 +487,9 @@ bool MoveEngine::advance_retires(MoveState& m, Ps now) {
       (window_full ? m.next_time : m.lazy_time) = std::min(window_full ? m.next_time : m.lazy_time, p.taken);
       break;
     }
-    if (p.stage != Scratch::kNone) {
+    if (p.stage != kUnstaged) {
       unstage(m, p.stage);
-      p.stage = Scratch::kNone;
+      p.stage = kUnstaged;
       if (m_starved) {
         m_starved = false;
         m_ripple = true;
@@ -505,18 +502,22 @@ bool MoveEngine::advance_retires(MoveState& m, Ps now) {
   return any;
 }
 
-void MoveEngine::release_slots(MoveState& m, Piece& p, Ps at) {
+void MoveEngine::release_slots(MoveState& m, uint32_t i, Ps at) {
+  Piece& p = m.piece(i);
   if (!p.slots_held) return;
-  for (size_t s = 0; s < m.move.from.size(); ++s) m_parts.ipcq->release(m_lanes[m.from[s]].qp, p.tickets[s], at);
+  for (size_t s = 0; s < m.move.from.size(); ++s) {
+    m_parts.ipcq->release(m_lanes[m.from[s]].qp, m.first_ticket[s] + i, at);
+  }
   p.slots_held = false;
 }
 
+void MoveEngine::forget_done() {
+  for (; !m_done.empty() && m_done.front(); ++m_first_handle) m_done.pop_front();
+}
+
 void MoveEngine::finish(MoveState& m) {
-  m_done[m.handle - m_first_handle] = true;
-  while (!m_done.empty() && m_done.front()) {
-    m_done.erase(m_done.begin());
-    ++m_first_handle;
-  }
+  m_done[static_cast<uint32_t>(m.handle - m_first_handle)] = true;
+  forget_done();
   m.handle = 0;
   --m_in_flight;
   m_free.push_back(&m);

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "models/core/ipcq_protocol.h"
+#include "models/core/ring_buffer.h"
 #include "models/ipcq/ipcq_port.h"
 #include "models/pe/compute.h"
 #include "models/pe/dma.h"
@@ -46,7 +46,7 @@ class MoveEngine {
     Tcm* tcm;
     uint64_t* progress;  ///< counts activity for stall detection
   };
-  explicit MoveEngine(const Parts& parts) : m_parts(parts) {}
+  explicit MoveEngine(const Parts& parts) : m_parts(parts), m_functional(parts.config->simulation.functional) {}
 
   /// Forgets everything and takes the link table of a new launch.
   void begin(const launch::ArgHeader& header, const std::vector<launch::LinkEntry>& links, uint32_t flat_pe);
@@ -90,36 +90,39 @@ class MoveEngine {
   static constexpr uint32_t kLoadAheadBytes = 64 << 10;
   static constexpr uint32_t kWindow = 8;  ///< pieces of one move in flight
 
+  // Pieces and moves are kept small: sixteen moves of a PE are under way, and the host has to hold those of every PE in
+  // its caches.
   struct Piece {
     uint32_t count = 0;
-    uint64_t stage = Scratch::kNone;  ///< TCM offset of header + payload
+    uint32_t stage = kUnstaged;  ///< TCM offset of header + payload
     Ps load_ready = 0;
     Ps acc_ready = 0;
     Ps taken = 0;  ///< all sends and the store have read their source
-    uint64_t tickets[4] = {};
-    uint64_t slot_offset[4] = {};
+    uint32_t slot_offset[4] = {};
     bool slots_held = false;
   };
+  static constexpr uint32_t kUnstaged = ~uint32_t{0};
   struct MoveState {
-    tl::Move move;
     tl::Handle handle = 0;
-    uint32_t item = 4;
+    Ps next_time = kNever;  ///< when it can go on by itself
+    Ps lazy_time = kNever;  ///< when its oldest piece is done with its transfers, if nothing else waits for that
+    bool listed = false;
+    bool dirty = true;      ///< something happened that may let it go on
+    bool computes = false;  ///< the accumulator is in the staging area, else it is the received slot
+    uint8_t item = 4;
     uint32_t piece_elems = 0;
     uint32_t pieces = 0;
-    bool computes = false;              ///< the accumulator is in the staging area, else it is the received slot
-    uint16_t from[4] = {}, to[4] = {};  ///< lane indices
     uint32_t opened = 0, loaded = 0, received[4] = {}, computed = 0, settled = 0, sent[4] = {}, stored = 0, retired = 0;
-    bool listed = false;
-    bool dirty = true;        ///< something happened that may let it go on
-    Ps next_time = kNever;    ///< when it can go on by itself
-    Ps lazy_time = kNever;    ///< when its oldest piece is done with its transfers, if nothing else waits for that
-    std::vector<Piece> ring;  ///< kWindow pieces, index modulo
+    uint16_t from[4] = {}, to[4] = {};  ///< lane indices
+    tl::Move move;
+    uint64_t first_ticket[4] = {};  ///< of the messages received per source: those of a move follow each other
+    Piece ring[kWindow];            ///< index modulo
     Piece& piece(uint32_t i) { return ring[i % kWindow]; }
   };
   struct Lane {
     QpId qp{};
     launch::LinkEntry link;
-    std::deque<MoveState*> receiving, sending;
+    RingBuffer<MoveState*> receiving, sending;
     Ps message_since = kNotWaiting, credit_since = kNotWaiting;
     Route route;
   };
@@ -146,12 +149,13 @@ class MoveEngine {
   void advance_settles(MoveState& m, Ps now);
   bool output_may_leave(MoveState& m, uint32_t i, Ps now);
   void finish(MoveState& m);
+  void forget_done();
   /// Gives the received slots back; their credits leave at `at`, when nothing reads them any more.
-  void release_slots(MoveState& m, Piece& p, Ps at);
+  void release_slots(MoveState& m, uint32_t i, Ps at);
   static bool issued(const MoveState& m, uint32_t i);  ///< every transfer of piece i
   void used_up(MoveState& m, uint32_t i);
   static void wake_at(MoveState& m, Ps t) { m.next_time = std::min(m.next_time, t); }
-  void pass_on(std::deque<MoveState*>& queue);
+  void pass_on(RingBuffer<MoveState*>& queue);
   Lane* lane_of(QpId qp) {
     const size_t i = value(qp);
     return i < m_lane_of_qp.size() && m_lane_of_qp[i] >= 0 ? &m_lanes[static_cast<size_t>(m_lane_of_qp[i])] : nullptr;
@@ -162,13 +166,14 @@ class MoveEngine {
   [[noreturn]] void fault(const char* what, Addr address, tlm::tlm_response_status status);
 
   Parts m_parts;
+  const bool m_functional;  ///< payload bytes are moved
   launch::ArgHeader m_header;
   uint32_t m_flat_pe = 0;
   std::vector<Lane> m_lanes;
   std::vector<std::unique_ptr<MoveState>> m_pool;
   std::vector<MoveState*> m_free;
   std::vector<MoveState*> m_listed;  ///< moves that may do something: at the head of a lane, or without lanes
-  std::vector<bool> m_done;          ///< from m_first_handle on
+  RingBuffer<bool> m_done;           ///< from m_first_handle on
   tl::Handle m_first_handle = 1;
   uint32_t m_in_flight = 0;
   bool m_ripple = false;   ///< something happened that other moves may have waited for

@@ -1,5 +1,8 @@
 #include "models/tl/framing.h"
 
+#include <cstddef>
+#include <cstring>
+
 #include "models/core/errors.h"
 
 namespace ahbm::tl {
@@ -18,6 +21,7 @@ ipcq::SlotHeader make_header(uint32_t group, uint32_t seq, uint16_t step, DType 
 }
 
 std::string check_header(const ipcq::SlotHeader& received, const ipcq::SlotHeader& expected) {
+  if (std::memcmp(&received, &expected, offsetof(ipcq::SlotHeader, reserved)) == 0) return {};  // nearly always
   std::string text;
   const auto compare = [&](const char* field, uint32_t got, uint32_t want, const std::string& got_name,
                            const std::string& want_name) {
@@ -25,7 +29,7 @@ std::string check_header(const ipcq::SlotHeader& received, const ipcq::SlotHeade
     text += fmt::format("{}{} {} where {} was expected", text.empty() ? "" : ", ", field, got_name, want_name);
   };
   const auto number = [&](const char* field, uint32_t got, uint32_t want) {
-    compare(field, got, want, fmt::format("{}", got), fmt::format("{}", want));
+    if (got != want) compare(field, got, want, fmt::format("{}", got), fmt::format("{}", want));
   };
   const auto dtype_name = [](uint8_t d) {
     return d <= static_cast<uint8_t>(DType::Bool) ? std::string(ahbm::to_string(static_cast<DType>(d)))

@@ -9,8 +9,8 @@
 
 namespace ahbm::models {
 
-/// A payload that carries its extensions as members. `TransitExtension` and `Origin` are always attached; `notify` and
-/// `grant` are attached by who needs them and detached when the payload returns to its pool.
+/// A payload that carries its extensions as members. `TransitExtension` and `Origin` are always attached; `notify`,
+/// `grant` and `trace` are attached by who needs them and detached when the payload returns to its pool.
 class PooledPayload : public tlm::tlm_generic_payload {
  public:
   explicit PooledPayload(tlm::tlm_mm_interface* mm) : tlm::tlm_generic_payload(mm) {

@@ -57,11 +57,26 @@ class RouteCache {
   uint64_t m_last_window = ~uint64_t{0};
 };
 
+/// Takes `t` over `hops`, as pass_forward does one by one. The times stay in registers.
+template <Channel kChannel>
+void pass_hops(const std::vector<Hop*>& hops, Ps now, Transit& t) {
+  Ps head = t.head, tail = t.tail;
+  for (Hop* hop : hops) hop->pass_as<kChannel>(now, head, tail, t.wire_payload);
+  t.head = head;
+  t.tail = tail;
+}
+inline void pass_hops(const std::vector<Hop*>& hops, Ps now, Transit& t) {
+  for (const Hop* hop : hops) hop->prefetch(t.channel);
+  if (t.channel == Channel::Control) return pass_hops<Channel::Control>(hops, now, t);
+  // The channels share nothing but the figures, so the doorbell of a fused NOTIFY may follow behind.
+  pass_hops<Channel::Data>(hops, now, t);
+  if (t.notify != nullptr) pass_hops<Channel::Control>(hops, now, t.notify->doorbell);
+}
+
 /// Carries `trans` along `route` if that still covers it: reserves every hop, calls the target, brings read data back.
 inline bool follow_route(tlm::tlm_generic_payload& trans, Transit& t, const Route& route, uint64_t epoch) {
   if (!route.covers(trans.get_address(), trans.get_data_length(), epoch, t)) return false;
-  const Ps now = now_ps();
-  for (Hop* hop : route.forward) pass_forward(*hop, now, t);
+  pass_hops(route.forward, now_ps(), t);
   call_next(*route.target, trans, t);
   if (trans.is_read()) {
     // An error comes back as a header-only message.

@@ -62,72 +62,93 @@ struct HopStats {
 
 /// One thing that a message reserves on its way: a link direction, a crossbar output, a TCM port, a DMA channel. Two
 /// calendars: data and control (credits, doorbells and completions never queue behind data).
-class Hop {
+///
+/// Laid out by cache line: a pass touches the channel's line and the one of the figures. Messages cross ten of these
+/// each, and a machine with a thousand busy PEs has more of them than its host caches.
+class alignas(64) Hop {
  public:
   Hop() = default;
   Hop(const LinkParams& link, const Framing& framing) { configure(link, framing); }
   void configure(const LinkParams& link, const Framing& framing) {
-    m_link = link;
+    m_bytes_per_second = link.bytes_per_second;
+    m_latency = link.latency;
     m_framing = framing;
-    m_cost[0] = m_cost[1] = Cost{};
+    for (Lane& lane : m_lanes) lane.payload = ~uint64_t{0};
   }
 
   /// Moves `t` across: head_out = first free instant, tail_out = max(end of the reserved time, tail_in), then latency.
   void pass(Ps now, Transit& t) {
-    const size_t channel = static_cast<size_t>(t.channel);
-    Cost& cost = m_cost[channel];
-    if (cost.payload != t.wire_payload) {
-      cost.payload = t.wire_payload;
-      cost.wire = m_framing.wire_bytes(t.wire_payload);
-      cost.duration = transfer_ps(cost.wire, m_link.bytes_per_second);
-    }
-    const Calendar::Slot slot = m_calendar[channel].reserve(now, t.head, cost.duration);
-    ++m_stats.transactions;
-    m_stats.payload_bytes += t.wire_payload;
-    m_stats.wire_bytes += cost.wire;
     if (t.channel == Channel::Data) {
-      m_stats.busy += cost.duration;
-      m_stats.waited += slot.begin - t.head;
+      pass_as<Channel::Data>(now, t.head, t.tail, t.wire_payload);
     } else {
-      m_stats.control_wire_bytes += cost.wire;
+      pass_as<Channel::Control>(now, t.head, t.tail, t.wire_payload);
     }
-    if (m_tap != nullptr) tell(t, slot, cost.wire);
-    t.tail = std::max(slot.end, t.tail) + m_link.latency;
-    t.head = slot.begin + m_link.latency;
+  }
+  /// `pass` for who knows the channel and keeps the times in registers.
+  template <Channel kChannel>
+  void pass_as(Ps now, Ps& head, Ps& tail, uint64_t payload) {
+    Lane& lane = m_lanes[static_cast<size_t>(kChannel)];
+    if (lane.payload != payload) lane.set_cost(*this, payload);
+    const Calendar::Slot slot = lane.calendar.reserve(now, head, lane.duration);
+    ++m_stats.transactions;
+    m_stats.payload_bytes += payload;
+    m_stats.wire_bytes += lane.wire;
+    if (kChannel == Channel::Data) {
+      m_stats.busy += lane.duration;
+      m_stats.waited += slot.begin - head;
+    } else {
+      m_stats.control_wire_bytes += lane.wire;
+    }
+    if (m_tap != nullptr) tell(kChannel, payload, slot, lane.wire);
+    tail = std::max(slot.end, tail) + m_latency;
+    head = slot.begin + m_latency;
+  }
+  /// The host fetches what a pass will touch: a route is known before it is taken.
+  void prefetch(Channel channel) const {
+    __builtin_prefetch(&m_lanes[static_cast<size_t>(channel)], 1);
+    __builtin_prefetch(&m_stats, 1);
   }
 
-  const LinkParams& link() const { return m_link; }
+  LinkParams link() const { return {m_bytes_per_second, m_latency}; }
   const Framing& framing() const { return m_framing; }
   const HopStats& stats() const { return m_stats; }
-  const Calendar& calendar(Channel c) const { return m_calendar[static_cast<size_t>(c)]; }
+  const Calendar& calendar(Channel c) const { return m_lanes[static_cast<size_t>(c)].calendar; }
   /// Every pass is told to `tap`, granted routes included; null: to nobody.
   /// Watching changes nothing about a hop.
   void observe(const observe::Tap* tap) const { m_tap = tap; }
 
  private:
-  [[gnu::noinline, gnu::cold]] void tell(const Transit& t, const Calendar::Slot& slot, uint64_t wire) const {
+  /// A channel, and what a message of the last length cost on it: traffic comes in few lengths, and divisions are dear.
+  struct Lane {
+    Calendar calendar;
+    uint64_t payload = ~uint64_t{0};
+    uint64_t wire = 0;
+    Ps duration = 0;
+
+    [[gnu::noinline]] void set_cost(const Hop& hop, uint64_t bytes) {
+      payload = bytes;
+      wire = hop.m_framing.wire_bytes(bytes);
+      duration = transfer_ps(wire, hop.m_bytes_per_second);
+    }
+  };
+  [[gnu::noinline, gnu::cold]] void tell(Channel channel, uint64_t payload, const Calendar::Slot& slot,
+                                         uint64_t wire) const {
     observe::Event e;
     e.kind = observe::EventKind::Transfer;
-    e.control = t.channel == Channel::Control;
+    e.control = channel == Channel::Control;
     e.begin = slot.begin;
     e.end = slot.end;
-    e.bytes = t.wire_payload;
+    e.bytes = payload;
     e.wire_bytes = wire;
     m_tap->tell(e);
   }
 
-  /// What a message of the last length cost: traffic comes in few lengths, and divisions are dear.
-  struct Cost {
-    uint64_t payload = ~uint64_t{0};
-    uint64_t wire = 0;
-    Ps duration = 0;
-  };
-  LinkParams m_link{1, 0};
-  Framing m_framing;
-  Cost m_cost[2];  ///< by channel
-  Calendar m_calendar[2];
+  Lane m_lanes[2];  ///< by channel; 64 bytes each
   HopStats m_stats;
+  Ps m_latency = 0;
   mutable const observe::Tap* m_tap = nullptr;
+  uint64_t m_bytes_per_second = 1;
+  Framing m_framing;
 };
 
 /// A machine resource without packet framing (TCM port, DMA channel, memory channel): bytes are bytes.

@@ -140,7 +140,12 @@ void messages(benchmark::State& state, const std::vector<std::string>& sets, con
     seconds = all_reduces(*machine, bytes, state, simulated);
     sent = messages_sent(*machine) - before;
   });
+  state.counters["messages"] = static_cast<double>(sent) / static_cast<double>(state.iterations());
   state.counters["messages_per_second"] = static_cast<double>(sent) / seconds;
+  state.counters["simulated_us"] = static_cast<double>(simulated) / 1e6;
+  // Of the whole process: run such a benchmark alone.
+  state.counters["user_s"] = process_use().user_s;
+  state.counters["peak_mib"] = process_use().peak_mib;
 }
 
 void messagesWithData(benchmark::State& state) {
@@ -152,6 +157,25 @@ void messagesTimingOnly(benchmark::State& state) {
   messages(state, {"ipcq.sip.slot_bytes=4 KiB", "simulation.functional=false"}, "ring4", 16 << 20);
 }
 BENCHMARK(messagesTimingOnly)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(5);
+
+// 16 SIPs x 16 lanes: 256 busy PEs.
+void messages256Pes(benchmark::State& state) {
+  messages(state, {"system.sips.count=16", "ipcq.sip.slot_bytes=4 KiB", "simulation.functional=false"}, "ring4",
+           16 << 20);
+}
+BENCHMARK(messages256Pes)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(3);
+
+// 64 SIPs x 16 lanes: 1,024 busy PEs of 16,384.
+void messages1024Pes(benchmark::State& state) {
+  messages(state, {"ipcq.sip.slot_bytes=4 KiB", "simulation.functional=false"}, "large", 16 << 20);
+}
+BENCHMARK(messages1024Pes)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(2);
+
+// A ring of 1,024 SIPs of one PE each, 1 MiB: messages of half a KiB.
+void ringOf1024Sips(benchmark::State& state) {
+  messages(state, {"system.sips.count=1024", "simulation.functional=false"}, "peer_64B_50ns", 1 << 20);
+}
+BENCHMARK(ringOf1024Sips)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(1);
 
 }  // namespace
 }  // namespace ahbm::bench

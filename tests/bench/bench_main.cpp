@@ -3,7 +3,10 @@
 
 #include <systemc>
 
+#include "platform/host_memory.h"
+
 int sc_main(int argc, char** argv) {
+  ahbm::platform::prefer_huge_pages_for_heap();
   sc_core::sc_report_handler::set_actions(sc_core::SC_INFO, sc_core::SC_DO_NOTHING);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

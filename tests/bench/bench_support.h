@@ -1,6 +1,8 @@
 // What benchmarks share: a simulation context of their own, and a body that runs as a process.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <functional>
 #include <stdexcept>
@@ -37,6 +39,17 @@ inline double seconds_of(const std::function<void()>& f) {
   const auto begin = std::chrono::steady_clock::now();
   f();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Of the whole process so far: seconds of user time, most resident memory in MiB.
+struct ProcessUse {
+  double user_s = 0, peak_mib = 0;
+};
+inline ProcessUse process_use() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  return {static_cast<double>(use.ru_utime.tv_sec) + 1e-6 * static_cast<double>(use.ru_utime.tv_usec),
+          static_cast<double>(use.ru_maxrss) / 1024};
 }
 
 inline SystemConfig platform(const std::string& name, const std::vector<std::string>& sets = {}) {

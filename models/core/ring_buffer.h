@@ -1,0 +1,62 @@
+// A queue of small values in one block of memory that is given out only when it is used. 24 bytes while empty: the
+// models hold many of them, and most stay empty.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace ahbm {
+
+template <typename T>
+class RingBuffer {
+ public:
+  uint32_t size() const { return m_count; }
+  bool empty() const { return m_count == 0; }
+  /// \pre i < size()
+  T& operator[](uint32_t i) { return m_values[(m_first + i) & (m_capacity - 1)]; }
+  const T& operator[](uint32_t i) const { return m_values[(m_first + i) & (m_capacity - 1)]; }
+  T& front() { return (*this)[0]; }              ///< \pre !empty()
+  const T& front() const { return (*this)[0]; }  ///< \pre !empty()
+  T& back() { return (*this)[m_count - 1]; }     ///< \pre !empty()
+
+  void push_back(const T& value) {
+    if (m_count == m_capacity) grow();
+    (*this)[m_count++] = value;
+  }
+  void pop_front() {  ///< \pre !empty()
+    ++m_first;
+    --m_count;
+  }
+  void pop_back() { --m_count; }  ///< \pre !empty()
+  void clear() { m_count = 0; }
+  void truncate(uint32_t n) { m_count = n; }  ///< \pre n <= size()
+  /// Before the i-th value. \pre i <= size()
+  void insert(uint32_t i, const T& value) {
+    push_back(value);
+    for (uint32_t j = m_count - 1; j > i; --j) (*this)[j] = (*this)[j - 1];
+    (*this)[i] = value;
+  }
+  /// The values [i, i + n). \pre i + n <= size()
+  void erase(uint32_t i, uint32_t n) {
+    for (uint32_t j = i + n; j < m_count; ++j) (*this)[j - n] = (*this)[j];
+    m_count -= n;
+  }
+
+ private:
+  [[gnu::noinline]] void grow() {
+    const uint32_t capacity = std::max(4u, 2 * m_capacity);
+    auto values = std::make_unique<T[]>(capacity);
+    for (uint32_t i = 0; i < m_count; ++i) values[i] = (*this)[i];
+    m_values = std::move(values);
+    m_first = 0;
+    m_capacity = capacity;
+  }
+
+  std::unique_ptr<T[]> m_values;
+  uint32_t m_first = 0, m_count = 0;  ///< used: m_count from m_first (modulo the capacity) on
+  uint32_t m_capacity = 0;            ///< 0 or a power of two
+};
+
+}  // namespace ahbm
