@@ -16,6 +16,7 @@ namespace {
 template <typename E>
 struct RankException final : E, RankFailure {
   RankException(const std::string& text, const RankFailure& failure) : E(text), RankFailure(failure) {}
+  RankException(const E& base, const RankFailure& failure) : E(base), RankFailure(failure) {}
 };
 
 /// Throws `failure.original` again with rank and time in front, as the same standard type.
@@ -26,7 +27,7 @@ struct RankException final : E, RankFailure {
   try {
     std::rethrow_exception(failure.original);
   } catch (const StallError& e) {
-    throw RankException<StallError>(text(e.what()), failure);
+    throw RankException<StallError>(StallError(text(e.what()), e), failure);
   } catch (const ConfigError& e) {
     throw RankException<ConfigError>(text(e.what()), failure);
   } catch (const NotImplementedError& e) {

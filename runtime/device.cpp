@@ -620,9 +620,10 @@ std::vector<StallRow> Device::stall_rows() const {
 StallError Device::stall_error(std::vector<StallRow> rows) const {
   std::string struck;
   for (const auto& f : m_system.faults().fired()) struck += fmt::format("  injected: {}\n", f.text);
-  return StallError(
+  const std::string text =
       fmt::format("stalled at {} ns: nothing moved for {} ns\n{}{}", static_cast<double>(models::now_ps()) / 1000.0,
-                  static_cast<double>(config().simulation.stall_limit) / 1000.0, format_stall_table(rows), struck));
+                  static_cast<double>(config().simulation.stall_limit) / 1000.0, format_stall_table(rows), struck);
+  return StallError(text, std::move(rows));
 }
 
 }  // namespace ahbm::runtime

@@ -17,27 +17,14 @@
 #include "ccl/bus_access.h"
 #include "ccl/neighbour_table.h"
 #include "models/core/launch.h"
+#include "models/core/stall.h"
 #include "models/system/system.h"
 #include "runtime/hbm_allocator.h"
 
 namespace ahbm::runtime {
 
-/// The simulation ran dry, or made no progress for `simulation.stall_limit`, while somebody waited. what() is a table
-/// of who waits for what.
-class StallError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// One row of a stall report.
-struct StallRow {
-  std::string who;        ///< `rank 2`, `driver`
-  std::string operation;  ///< `all_reduce #3`, `kernel scale`
-  std::string pe;         ///< `sip0.cube1.pe0`
-  std::string queue;
-  std::string direction;
-  std::string waits_for;
-};
+using ahbm::StallError;
+using ahbm::StallRow;
 std::string format_stall_table(const std::vector<StallRow>& rows);
 
 /// What one PE gets in a launch. Counts, group and sequence number of the header are filled in by Device::launch.

@@ -32,7 +32,6 @@ class HbmAllocator {
 
  private:
   std::string m_name;
-  Addr m_base;
   uint64_t m_bytes;
   uint64_t m_used = 0;
   std::map<Addr, uint64_t> m_free;  ///< start -> bytes; neighbours never touch

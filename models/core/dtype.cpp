@@ -14,6 +14,7 @@
 #include "models/core/errors.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -123,13 +124,16 @@ __attribute__((target("avx,f16c"))) void narrow_f16c(const float* in, uint8_t* o
                      _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
   }
   for (; i < n; ++i) {
-    const uint16_t h = _cvtss_sh(in[i], _MM_FROUND_TO_NEAREST_INT);
-    std::memcpy(out + 2 * i, &h, sizeof h);
+    const __m128i h = _mm_cvtps_ph(_mm_set_ss(in[i]), _MM_FROUND_TO_NEAREST_INT);
+    std::memcpy(out + 2 * i, &h, sizeof(uint16_t));
   }
 }
 
 bool has_f16c() {
-  static const bool there = __builtin_cpu_supports("avx") != 0 && __builtin_cpu_supports("f16c") != 0;
+  static const bool there = [] {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;  // clang 14's __builtin_cpu_supports does not know f16c
+    return __builtin_cpu_supports("avx") != 0 && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  }();
   return there;
 }
 #endif
@@ -237,8 +241,8 @@ void divide_integers(void* x, uint64_t n, uint64_t divisor) {
     return;
   }
   const bool reachable = std::is_signed_v<T> && divisor == kLimit + 1;
-  vec<T>(x, n) = vec<T>(x, n).unaryExpr(
-      [reachable](T v) { return static_cast<T>(reachable && v == std::numeric_limits<T>::min() ? -1 : 0); });
+  const T lowest = std::numeric_limits<T>::min();
+  vec<T>(x, n) = vec<T>(x, n).unaryExpr([&](T v) { return static_cast<T>(reachable && v == lowest ? -1 : 0); });
 }
 
 void reduce_bools(ReduceOp op, uint8_t* dst, const uint8_t* a, const uint8_t* b, uint64_t n) {

@@ -8,7 +8,7 @@ namespace ahbm::observe {
 
 using namespace models;
 
-Observation::Observation(System& system) : m_system(system) {
+Observation::Observation(System& system) {
   MachineVisitor v;
   v.hop = [this](const std::string& path, Place place, const Hop& hop) {
     Point p;

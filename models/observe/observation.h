@@ -39,7 +39,6 @@ class Observation {
   void add(Point point, std::function<void(const Tap*)> connect);
   void watch_line(const std::string& path, sc_core::sc_signal_in_if<bool>& line);
 
-  models::System& m_system;
   std::vector<Spot> m_spots;
   std::vector<const Tap*> m_ranks;  ///< by rank; null: nobody watches
   std::shared_ptr<bool> m_alive = std::make_shared<bool>(true);

@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "models/core/config/yaml_reader.h"
+#include "models/core/stall.h"
 #include "models/core/suggest.h"
 #include "platform/cli/size.h"
 
@@ -281,7 +282,7 @@ std::vector<std::string> explain_table(const std::vector<AllReduceRow>& rows) {
 }
 
 std::string json_document(const AllReduceJob& job, const std::vector<std::string>& notes,
-                          const std::vector<AllReduceRow>& rows, const std::string& error) {
+                          const std::vector<AllReduceRow>& rows, const std::exception* failure) {
   nlohmann::ordered_json out;
   out["command"] = job.options.command;
   out["version"] = AHBM_VERSION;
@@ -316,7 +317,18 @@ std::string json_document(const AllReduceJob& job, const std::vector<std::string
     }
     out["results"].push_back(std::move(row));
   }
-  if (!error.empty()) out["error"] = error;
+  if (failure != nullptr) out["error"] = failure->what();
+  if (const auto* stall = dynamic_cast<const StallError*>(failure)) {
+    out["stall"] = nlohmann::ordered_json::array();
+    for (const StallRow& r : stall->rows()) {
+      out["stall"].push_back({{"who", r.who},
+                              {"operation", r.operation},
+                              {"pe", r.pe},
+                              {"queue", r.queue},
+                              {"direction", r.direction},
+                              {"waits_for", r.waits_for}});
+    }
+  }
   return out.dump(2) + '\n';
 }
 
@@ -362,7 +374,7 @@ void AllReduceReport::add(const AllReduceRow& row) {
   if (m_csv.is_open()) m_csv << csv_line(row) << '\n' << std::flush;
 }
 
-int AllReduceReport::finish(const std::string& error) {
+int AllReduceReport::finish(const std::exception* failure) {
   clear_progress();
   uint64_t wrong = 0;
   double busbw = 0;
@@ -372,7 +384,7 @@ int AllReduceReport::finish(const std::string& error) {
     busbw += r.busbw_gbps();
     checked = checked && r.wrong.has_value();
   }
-  if (!m_job.options.quiet && error.empty()) {
+  if (!m_job.options.quiet && failure == nullptr) {
     print_columns();
     if (checked) {
       m_io.out << fmt::format("# Wrong values: {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
@@ -387,10 +399,10 @@ int AllReduceReport::finish(const std::string& error) {
     }
     m_io.out << std::flush;
   }
-  if (m_json.is_open()) m_json << json_document(m_job, m_headers, m_rows, error);
+  if (m_json.is_open()) m_json << json_document(m_job, m_headers, m_rows, failure);
   close_written(m_csv, m_job.options.csv_file);
   close_written(m_json, m_job.options.json_file);
-  return wrong == 0 && error.empty() ? kExitOk : kExitFailed;
+  return wrong == 0 && failure == nullptr ? kExitOk : kExitFailed;
 }
 
 namespace {
@@ -435,7 +447,7 @@ Command table_command(const std::string& name, const std::string& what, AllReduc
     try {
       runner(job, report);
     } catch (const std::exception& e) {
-      report.finish(e.what());
+      report.finish(&e);
       throw;
     }
     return report.finish();

@@ -99,7 +99,7 @@ class AllReduceReport {
   /// A line below the table.
   void footer(const std::string& line) { m_footers.push_back(line); }
   /// Ends the table and writes the JSON file, with `error` when the run broke off. Answers the exit code.
-  int finish(const std::string& error = "");
+  int finish(const std::exception* failure = nullptr);
 
   const std::vector<AllReduceRow>& rows() const { return m_rows; }
 
@@ -146,8 +146,9 @@ std::string microseconds(Ps time);  ///< with six decimals, exactly
 /// Output files of a command. \throws UsageError when one cannot be opened; std::runtime_error when it is incomplete
 void open_for_writing(std::ofstream& file, const char* option, const std::string& name);
 void close_written(std::ofstream& file, const std::string& name);
-/// {"command", "version", "config", "notes", "results", "error"?}; `config` loads again as a topology file.
+/// {"command", "version", "config", "notes", "results", "error"?, "stall"?}; `config` loads again as a topology file.
+/// \param failure  what ended the run, or null; of a stall the rows of the report are written too
 std::string json_document(const AllReduceJob& job, const std::vector<std::string>& notes,
-                          const std::vector<AllReduceRow>& rows, const std::string& error);
+                          const std::vector<AllReduceRow>& rows, const std::exception* failure);
 
 }  // namespace ahbm::platform

@@ -103,7 +103,7 @@ void TuneReport::add(const TuneRow& row) {
   m_csv << std::flush;
 }
 
-int TuneReport::finish(const std::string& error) {
+int TuneReport::finish(const std::exception* failure) {
   clear_progress();
   uint64_t wrong = 0;
   size_t right = 0;
@@ -113,7 +113,7 @@ int TuneReport::finish(const std::string& error) {
     right += r.margin().value_or(0) >= 0 ? 1 : 0;
     lost = std::max(lost, -r.margin().value_or(0));
   }
-  if (!m_job.options.quiet && error.empty()) {
+  if (!m_job.options.quiet && failure == nullptr) {
     m_io.out << fmt::format(
         "# auto is right for {} of {} sizes; what a better choice would have saved at most: {:.1f} %\n", right,
         m_rows.size(), lost * 100);
@@ -124,7 +124,7 @@ int TuneReport::finish(const std::string& error) {
     m_io.out << std::flush;
   }
   if (m_json.is_open()) {
-    nlohmann::ordered_json doc = nlohmann::ordered_json::parse(json_document(m_job, m_headers, {}, error));
+    nlohmann::ordered_json doc = nlohmann::ordered_json::parse(json_document(m_job, m_headers, {}, failure));
     for (const TuneRow& r : m_rows) {
       nlohmann::ordered_json row;
       row["size_bytes"] = r.size_bytes;
@@ -144,7 +144,7 @@ int TuneReport::finish(const std::string& error) {
   }
   close_written(m_csv, m_job.options.csv_file);
   close_written(m_json, m_job.options.json_file);
-  return wrong == 0 && error.empty() ? kExitOk : kExitFailed;
+  return wrong == 0 && failure == nullptr ? kExitOk : kExitFailed;
 }
 
 Command tune_command(std::vector<std::string> collectives, TuneRunner runner) {
@@ -171,7 +171,7 @@ Command tune_command(std::vector<std::string> collectives, TuneRunner runner) {
     try {
       runner(collective, job, report);
     } catch (const std::exception& e) {
-      report.finish(e.what());
+      report.finish(&e);
       throw;
     }
     return report.finish();

@@ -41,7 +41,7 @@ class TuneReport {
   void progress(uint64_t size_bytes, const std::string& algorithm);
   void add(const TuneRow& row);
   /// Ends the table and writes the JSON file, with `error` when the run broke off. Answers the exit code.
-  int finish(const std::string& error = "");
+  int finish(const std::exception* failure = nullptr);
 
  private:
   void clear_progress();

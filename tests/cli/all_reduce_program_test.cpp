@@ -252,6 +252,24 @@ TEST_F(AllReduceProgram, AFailedRunIsCode1AndKeepsItsReason) {
   EXPECT_EQ(tiny(arguments + " --layout partial").code, 0);
 }
 
+TEST_F(AllReduceProgram, AStallIsCode1AndSaysWhoWaitsForWhat) {
+  const std::string config = write("stalls.yaml", read(AHBM_SOURCE_DIR "/configs/tiny.yaml") +
+                                                      "faults:\n  - {kind: stop_pe, sip: 1, cube: 0, pe: 0}\n");
+  const std::string run = "all_reduce -b 64K -e 64K --ccl " AHBM_SOURCE_DIR "/configs/ccl.yaml -c " + config;
+  EXPECT_EQ(test::run_program(run + " 2>/dev/null").code, 1);
+  EXPECT_THAT(test::run_program(run + " 2>&1 >/dev/null").text,
+              AllOf(StartsWith("ahbm-vp: stalled at "), HasSubstr("rank 0  all_reduce #1  sip0.cube0.pe0  QP "),
+                    HasSubstr("a message"), HasSubstr("nothing: the PE is stopped")));
+  test::run_program(run + " --json " + file("stall.json") + " 2>/dev/null");
+  const auto stall = nlohmann::json::parse(read(file("stall.json")))["stall"];
+  ASSERT_GE(stall.size(), 2u);
+  EXPECT_EQ(stall[0]["who"], "rank 0");
+  EXPECT_EQ(stall[0]["operation"], "all_reduce #1");
+  EXPECT_EQ(stall[0]["pe"], "sip0.cube0.pe0");
+  EXPECT_EQ(stall[0]["waits_for"], "a message");
+  EXPECT_EQ(stall.back()["waits_for"], "nothing: the PE is stopped");
+}
+
 TEST_F(AllReduceProgram, PipedRunsPrintTheTableAndNothingElse) {
   const ProgramResult r = tiny("-b 1K -e 2K");
   EXPECT_THAT(r.text, Not(HasSubstr("running")));

@@ -1,9 +1,12 @@
 // Protocol behaviour of the whole fabric: statuses, holes, region ends, debug, DMI, reset, names, several Systems.
+#include <cstring>
+#include <memory>
 #include <set>
 
 #include "ahbm/registers/cube.h"
 #include "ahbm/registers/pe.h"
 #include "models/core/errors.h"
+#include "models/memory/ram.h"
 #include "models/tlm/process_check.h"
 #include "models/tlm/process_macro.h"
 #include "tests/models/system/machine.h"
@@ -514,6 +517,109 @@ TEST_F(SystemTest, DevicesOfTheSipBlockAndTheManagementCore) {
     a.data.resize(8);
     EXPECT_EQ(core.debug(a, data), 8u);
     EXPECT_EQ(data[0], 99);
+  });
+}
+
+/// A management core in miniature: reads and writes words of the SIP block, directly where it is granted.
+class WordCore {
+ public:
+  explicit WordCore(ScriptedInitiator& port) : m_port(port) {}
+
+  uint32_t read(uint64_t address) {
+    if (const uint8_t* p = direct(address, tlm::TLM_READ_COMMAND)) {
+      m_time += m_dmi.get_read_latency().value();
+      uint32_t v = 0;
+      std::memcpy(&v, p, sizeof v);
+      return v;
+    }
+    const Outcome o = m_port.read(address, 4);
+    EXPECT_TRUE(o.ok());
+    m_time += o.delay;
+    uint32_t v = 0;
+    std::memcpy(&v, o.data.data(), sizeof v);
+    return v;
+  }
+  void write(uint64_t address, uint32_t v) {
+    if (uint8_t* p = direct(address, tlm::TLM_WRITE_COMMAND)) {
+      m_time += m_dmi.get_write_latency().value();
+      std::memcpy(p, &v, sizeof v);
+      return;
+    }
+    const Outcome o = m_port.write_value(address, v);
+    EXPECT_TRUE(o.ok());
+    m_time += o.delay;
+  }
+  Ps time() const { return m_time; }
+
+ private:
+  uint8_t* direct(uint64_t address, tlm::tlm_command command) {
+    tlm::tlm_generic_payload p;
+    p.set_command(command);
+    p.set_address(address);
+    m_dmi.init();
+    if (!m_port.out->get_direct_mem_ptr(p, m_dmi)) return nullptr;
+    EXPECT_LE(m_dmi.get_start_address(), address);
+    EXPECT_GE(m_dmi.get_end_address(), address + 3);
+    return m_dmi.get_dmi_ptr() + (address - m_dmi.get_start_address());
+  }
+
+  ScriptedInitiator& m_port;
+  tlm::tlm_dmi m_dmi;
+  Ps m_time = 0;
+};
+
+// With and without direct memory access a core computes the same in the same simulated time.
+TEST_F(SystemTest, FirmwareRamIsTheSameWithAndWithoutDmi) {
+  constexpr uint64_t kWords = 1000;
+  const Addr base = sip_block_base(SipId{0});
+  struct Setup {
+    const char* name;
+    Machine m;
+    models::Ram rom, ram;
+    ScriptedInitiator port;
+    std::unique_ptr<WordCore> core;
+    Setup(const char* n, const std::vector<std::string>& sets, Addr at)
+        : name(n),
+          m(platform("tiny", sets), n),
+          rom((n + std::string("_rom")).c_str(), at + addr::kBootRom, addr::kBootRomBytes, ns(20),
+              models::Ram::Kind::ReadOnly),
+          ram((n + std::string("_ram")).c_str(), at + addr::kFirmwareRam, addr::kFirmwareRamBytes, ns(7)),
+          port((n + std::string("_core")).c_str()) {
+      models::SipBlock& block = m.system.sip(SipId{0}).sip_block;
+      block.boot_rom_out.bind(rom.in);
+      block.firmware_ram_out.bind(ram.in);
+      port.out.bind(block.management_cpu_in);
+      core = std::make_unique<WordCore>(port);
+    }
+  };
+  Setup with("with", {}, base), without("without", {"simulation.dmi=false"}, base);
+  run([&] {
+    for (Setup* s : {&with, &without}) {
+      uint32_t x = 1;
+      for (uint64_t i = 0; i < 256; ++i) s->rom.memory().write(4 * i, &(x = x * 1664525 + 1013904223), 4);
+      uint32_t sum = 0;
+      for (uint64_t i = 0; i < kWords; ++i) {
+        sum = sum * 31 + s->core->read(addr::kBootRom + 4 * (i % 256));
+        s->core->write(addr::kFirmwareRam + 4 * (sum % 4096), sum);
+        sum += s->core->read(addr::kFirmwareRam + 4 * (i % 4096));
+      }
+      s->core->write(addr::kFirmwareRam, sum);
+      EXPECT_EQ(s->core->time(), kWords * (ns(20) + 2 * ns(7)) + ns(7)) << s->name;
+    }
+    EXPECT_EQ(with.core->read(addr::kFirmwareRam), without.core->read(addr::kFirmwareRam));
+    EXPECT_EQ(with.ram.accesses() + with.rom.accesses(), 0u);
+    EXPECT_EQ(without.ram.accesses() + without.rom.accesses(), 3 * kWords + 2);
+    // Firmware RAM is memory for everybody else too; a ROM refuses writes and gives only reads away.
+    EXPECT_TRUE(with.port.write_value(addr::kFirmwareRam + addr::kFirmwareRamBytes - 4, uint32_t{1}).ok());
+    EXPECT_EQ(with.port.write_value(addr::kBootRom, uint32_t{1}).status, tlm::TLM_COMMAND_ERROR_RESPONSE);
+    EXPECT_EQ(with.port.read(addr::kFirmwareRam + addr::kFirmwareRamBytes - 2, 4).status,
+              tlm::TLM_ADDRESS_ERROR_RESPONSE);
+    tlm::tlm_generic_payload p;
+    tlm::tlm_dmi dmi;
+    p.set_command(tlm::TLM_WRITE_COMMAND);
+    p.set_address(addr::kBootRom);
+    EXPECT_FALSE(with.port.out->get_direct_mem_ptr(p, dmi));
+    EXPECT_FALSE(dmi.is_write_allowed());
   });
 }
 
