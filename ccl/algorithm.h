@@ -48,7 +48,13 @@ struct Group {
   uint32_t sip_w = 1, sip_h = 1;
   uint32_t machine_sips = 1;
   bool double_links = false;
+  /// Where ranks are PEs: each rank's PE. `sips` are then numbers of ranks on a fabric that joins all of them.
+  std::vector<PeLocation> pes;
   uint32_t size() const { return static_cast<uint32_t>(sips.size()); }
+  /// The PE that runs a rank's kernel for a cube.
+  PeLocation location(uint32_t rank, uint32_t cube) const {
+    return pes.empty() ? PeLocation{sips.at(rank), CubeId{cube}, PeId{0}} : pes.at(rank);
+  }
 };
 
 /// One call of a collective on one lane: the same cube of every SIP of the group, with contiguous buffers. What lies

@@ -159,7 +159,7 @@ std::vector<QpAssignment> assign_queue_pairs(QpAllocator& allocator, uint32_t gr
     for (const Connection& c : connections) {
       const RingShape& shape = c.rank == c.peer_rank ? ipcq.cube : ipcq.sip;
       const auto end = [&](uint32_t rank, uint32_t cube, tl::Dir dir) {
-        const PeLocation pe{group.sips.at(rank), CubeId{cube}, PeId{0}};
+        const PeLocation pe = group.location(rank, cube);
         const auto grant = allocator.allocate(pe, uint64_t{shape.n_slots} * shape.slot_bytes, group_id);
         return QpEnd{pe, grant.qp, grant.ring_offset, shape.n_slots, ring_egress(group, rank, dir)};
       };

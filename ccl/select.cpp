@@ -23,7 +23,7 @@ double seconds_of(Ps t) {
 /// The slowest link between two members of the group, or between one and a switch.
 LinkParams slowest_link(const SystemConfig& config, const Group& group) {
   LinkParams out = config.sip_link;
-  if (config.link_overrides.empty()) return out;
+  if (config.link_overrides.empty() || !group.pes.empty()) return out;
   std::vector<bool> member(config.sips);
   for (const SipId s : group.sips) member.at(value(s)) = true;
   const auto inside = [&](SipId s) { return s == SipGraph::kSwitchCore || member.at(value(s)); };

@@ -147,8 +147,10 @@ AllReduceRow Measurement::run() {
   row.time = m_record.end - m_record.start;
   row.bus_factor = bus_factor(m_collective, m_n);
   row.wall_ms = std::chrono::duration<double, std::milli>(end - begin).count();
-  std::vector<SipId> sips;
-  for (const uint32_t r : m_ranks) sips.push_back(SipId{r});
+  std::vector<SipId> sips;  // none where ranks are PEs: the bounds are about links between SIPs
+  if (ctx.distributed.rank_mode() == runtime::distributed::RankMode::Sip) {
+    for (const uint32_t r : m_ranks) sips.push_back(SipId{r});
+  }
   const SipGraph& graph = m_machine.system->graph();
   row.bound = collective_bound(graph, m_collective, row.size_bytes, sips, root());
   if (m_split != nullptr) row.explain = explanation(vector_before);

@@ -82,13 +82,13 @@ void BufferGuards::enclose(const runtime::Tensor& tensor) {
   const runtime::TensorHandle& handle = tensor.checked_handle();
   const layout::Layout& cut = handle.layout();
   for (uint32_t c = 0; c < cut.cubes(); ++c) {
-    const CubeId cube{c};
-    const Addr buffer = handle.cube_buffer(m_sip, cube);
+    const Addr buffer = handle.cube_buffer(m_sip, CubeId{c});
     if (buffer == 0) continue;
-    const uint64_t bytes = cut.cube_elements(cube) * item_bytes(cut.dtype());
+    const CubeId cube = handle.shard(m_sip, CubeId{c}, PeId{0}).cube;
+    const uint64_t bytes = cut.cube_elements(CubeId{c}) * item_bytes(cut.dtype());
     const std::string name =
-        fmt::format("sip{}.cube{}: the buffer of {} bytes at 0x{:x}", value(m_sip), c, bytes, buffer);
-    m_regions[c].where = "before " + name;
+        fmt::format("sip{}.cube{}: the buffer of {} bytes at 0x{:x}", value(m_sip), value(cube), bytes, buffer);
+    m_regions[value(cube)].where = "before " + name;
     const Addr block = m_device.allocate(m_sip, cube, kGuardBytes);
     m_blocks.push_back(block);
     const uint64_t gap = (kGuardBytes - bytes % kGuardBytes) % kGuardBytes;

@@ -79,7 +79,9 @@ void Context::set_device(uint32_t sip) {
 
 uint32_t Context::current_device() const {
   const auto bound = m_devices.find(current_process());
-  return bound != m_devices.end() ? bound->second : distributed.get_rank();
+  if (bound != m_devices.end()) return bound->second;
+  const std::optional<PeLocation> pe = distributed.own_pe();
+  return pe ? value(pe->sip) : distributed.get_rank();
 }
 
 // --- tensors
@@ -100,6 +102,13 @@ std::vector<SipId> Context::sips_of(const DPPolicy& policy) const {
 
 Tensor Context::empty(const Shape& shape, DType dtype, const DPPolicy& policy) {
   m_device.check_os_thread("empty");
+  const std::optional<PeLocation> pe = distributed.own_pe();
+  if (pe && policy.sips == SipScope::Own) {
+    DPPolicy whole = policy;
+    whole.num_cubes = whole.num_pes = 1;
+    auto on_pe = std::make_shared<TensorHandle>(m_device, layout::Layout(shape, dtype, whole, 1, 1), *pe);
+    return Tensor(shape, dtype, whole, std::move(on_pe));
+  }
   layout::Layout cut(shape, dtype, policy, config().cubes(), config().pes);
   auto handle = std::make_shared<TensorHandle>(m_device, std::move(cut), sips_of(policy));
   handle->set_context(m_self);

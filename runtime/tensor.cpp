@@ -58,6 +58,13 @@ TensorHandle::TensorHandle(Device& device, layout::Layout layout, std::vector<Si
   }
 }
 
+TensorHandle::TensorHandle(Device& device, layout::Layout layout, const PeLocation& pe)
+    : m_device(device.weak()), m_layout(std::make_unique<layout::Layout>(std::move(layout))), m_sips{pe.sip} {
+  const uint64_t bytes = m_layout->elements() * item_bytes(m_layout->dtype());
+  m_cube_buffers.push_back(bytes == 0 ? 0 : device.allocate(pe.sip, pe.cube, bytes));
+  m_shards.push_back({pe.sip, pe.cube, pe.pe, m_cube_buffers.front(), bytes});
+}
+
 TensorHandle::TensorHandle(Device& device)
     : m_device(device.weak()), m_layout(std::make_unique<layout::Layout>(Shape{0}, DType::Float32, DPPolicy{}, 1, 1)) {}
 

@@ -36,6 +36,8 @@ class TensorHandle {
  public:
   /// Allocates every cube's buffer on every SIP of `sips`. \throws std::runtime_error when out of memory
   TensorHandle(Device& device, layout::Layout layout, std::vector<SipId> sips);
+  /// On one PE. \pre the layout has one cube with one PE
+  TensorHandle(Device& device, layout::Layout layout, const PeLocation& pe);
   /// A handle that holds nothing.
   explicit TensorHandle(Device& device);
   ~TensorHandle();

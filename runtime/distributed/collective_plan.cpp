@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 
 #include "ccl/kernel_arguments.h"
@@ -176,6 +177,14 @@ void CollectivePlan::set_group(uint32_t n_cubes) {
   group.sip_h = m_group.facts.sip_h;
   group.machine_sips = m_group.facts.sips;
   group.double_links = m_context.config().double_links;
+  if (!m_group.pes.empty()) {
+    group.pes = m_group.pes;
+    group.sips.clear();
+    for (uint32_t r = 0; r < size(); ++r) group.sips.push_back(SipId{r});
+    group.topology = SipTopology::FullyConnected;
+    group.machine_sips = group.sip_w = size();
+    group.sip_h = 1;
+  }
   for (RankPart& part : m_ranks) part.lanes.resize(group.n_cubes);
 }
 
@@ -219,14 +228,23 @@ void CollectivePlan::finish_shapes(std::vector<ccl::CollectiveShape> shapes, uin
     if (bytes == 0 || !m_lane_used[lane]) continue;
     for (uint32_t r = 0; r < size(); ++r) {
       if (!m_ranks[r].takes_part) continue;
-      m_staging->buffers.push_back(m_device.allocate(m_group.sips[r], CubeId{lane}, bytes));
+      m_staging->buffers.push_back(allocate(r, lane, bytes));
       m_ranks[r].lanes[lane].buffers.scratch = m_staging->buffers.back();
     }
   }
 }
 
-Addr CollectivePlan::stage(SipId sip, uint32_t cube, uint64_t bytes) {
-  m_staging->buffers.push_back(m_device.allocate(sip, CubeId{cube}, bytes));
+PeLocation CollectivePlan::place(uint32_t rank, uint32_t cube) const {
+  return m_group.pes.empty() ? PeLocation{m_group.sips[rank], CubeId{cube}, PeId{0}} : m_group.pes[rank];
+}
+
+Addr CollectivePlan::allocate(uint32_t rank, uint32_t cube, uint64_t bytes) {
+  const PeLocation pe = place(rank, cube);
+  return m_device.allocate(pe.sip, pe.cube, bytes);
+}
+
+Addr CollectivePlan::stage(uint32_t rank, uint32_t cube, uint64_t bytes) {
+  m_staging->buffers.push_back(allocate(rank, cube, bytes));
   m_op.record->staged_bytes += bytes;
   return m_staging->buffers.back();
 }
@@ -269,7 +287,7 @@ void CollectivePlan::whole(CubeLayout kind) {
       const Addr buffer = handle.cube_buffer(sip, CubeId{c});
       Addr address = buffer;
       if (m_wire != m_dtype && n != 0) {
-        address = stage(sip, c, n * m_wire_item);
+        address = stage(r, c, n * m_wire_item);
         if (gives) before(r, c).add(buffer, address, n);
         if (receives) after(r, c).add(address, buffer, n);
       }
@@ -318,7 +336,7 @@ CollectivePlan::Buffer CollectivePlan::input_buffer(uint32_t rank, uint32_t cube
   }
   if (pieces.empty()) return {};
   if (pieces.size() == 1 && pieces.front().here && m_wire == m_dtype) return {pieces.front().address, false};
-  const Addr staging = stage(sip, cube, total * m_wire_item);
+  const Addr staging = stage(rank, cube, total * m_wire_item);
   CopyList& list = before(rank, cube);
   uint64_t at = 0;
   for (const Found& p : pieces) {
@@ -367,7 +385,7 @@ CollectivePlan::Buffer CollectivePlan::output_buffer(uint32_t rank, uint32_t cub
   if (out.address == 0 && pieces.size() == 1 && here && m_wire == m_dtype) {
     out = {address_of(first, cube, 0), false};
   } else if (out.address == 0) {
-    out = {stage(sip, cube, total * m_wire_item), true};
+    out = {stage(rank, cube, total * m_wire_item), true};
   }
   uint64_t at = 0;
   for (const Found& p : pieces) {
@@ -644,11 +662,11 @@ void CollectivePlan::connect() {
 }
 
 std::vector<SipId> CollectivePlan::sips() const {
-  std::vector<SipId> out;
+  std::set<SipId> out;
   for (uint32_t r = 0; r < size(); ++r) {
-    if (m_ranks[r].takes_part) out.push_back(m_group.sips[r]);
+    if (m_ranks[r].takes_part) out.insert(m_group.sips[r]);
   }
-  return out;
+  return {out.begin(), out.end()};
 }
 
 LaunchRequest CollectivePlan::request(const std::string& kernel, uint32_t rank) const {
@@ -693,7 +711,7 @@ void CollectivePlan::add_copies(bool before, std::vector<LaunchRequest>& out, st
       const CopyList* list = before ? lane.before.get() : lane.after.get();
       if (list == nullptr || list->empty()) continue;
       PeLaunch pe;
-      pe.pe = {m_group.sips[r], CubeId{c}, PeId{0}};
+      pe.pe = place(r, c);
       pe.args = {static_cast<uint64_t>(before ? m_dtype : m_wire), static_cast<uint64_t>(before ? m_wire : m_dtype),
                  list->blocks().size()};
       for (const BlockCopy& b : list->blocks()) {
@@ -773,7 +791,7 @@ std::vector<LaunchRequest> CollectivePlan::batch(const std::vector<std::unique_p
     main.seq = first.m_op.seq;
     for (const auto& [c, list] : transfers) {
       PeLaunch pe;
-      pe.pe = {first.m_group.sips[r], CubeId{c}, PeId{0}};
+      pe.pe = first.place(r, c);
       pe.args = ccl::pack_transfers(first.m_lanes_group, r, list, 0);
       pe.links = links[c];
       pe.program.program_rank = r;
@@ -791,7 +809,7 @@ std::vector<LaunchRequest> CollectivePlan::batch(const std::vector<std::unique_p
 
 PeLaunch CollectivePlan::pe_launch(uint32_t rank, uint32_t cube) const {
   PeLaunch pe;
-  pe.pe = {m_group.sips[rank], CubeId{cube}, PeId{0}};
+  pe.pe = place(rank, cube);
   pe.args = ccl::pack_arguments(*m_module, m_lanes_group, rank, m_ranks[rank].lanes[cube].buffers, m_shapes[cube]);
   pe.links = m_links->of(rank, cube);
   pe.program.program_rank = rank;

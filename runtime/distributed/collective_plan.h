@@ -85,7 +85,10 @@ class CollectivePlan {
   void barrier();
   void set_group(uint32_t n_cubes);
   void finish_shapes(std::vector<ccl::CollectiveShape> shapes, uint64_t bytes_elements);
-  Addr stage(SipId sip, uint32_t cube, uint64_t bytes);
+  /// The PE that does a rank's part on a lane.
+  PeLocation place(uint32_t rank, uint32_t cube) const;
+  Addr allocate(uint32_t rank, uint32_t cube, uint64_t bytes);
+  Addr stage(uint32_t rank, uint32_t cube, uint64_t bytes);
   Buffer input_buffer(uint32_t rank, uint32_t cube, const Side& side, const std::vector<LaneRun>& runs);
   Buffer output_buffer(uint32_t rank, uint32_t cube, const Side& side, const std::vector<LaneRun>& runs, Buffer reuse);
   CopyList& before(uint32_t rank, uint32_t cube);

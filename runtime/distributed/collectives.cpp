@@ -120,6 +120,19 @@ uint32_t DistributedContext::group_rank(const GroupState& g, const Peer& peer, c
 void DistributedContext::check_tensor(const GroupState& g, const Caller& caller, const Tensor& tensor, const char* name,
                                       std::optional<uint32_t> only_rank) const {
   const TensorHandle& handle = tensor.checked_handle();
+  if (!g.pes.empty()) {
+    if (!caller.rank) {
+      throw std::runtime_error(
+          fmt::format("{} from the driver: ranks are PEs here (rank: pe), call it from rank threads", name));
+    }
+    const PeLocation own = g.pes[*caller.rank];
+    const DeviceShard& shard = handle.shards().front();
+    if (handle.shards().size() == 1 && PeLocation{shard.sip, shard.cube, shard.pe} == own) return;
+    throw std::runtime_error(
+        fmt::format("{}: rank {} is {}, but its tensor lies elsewhere or on several PEs; make it after "
+                    "init_process_group in its rank thread",
+                    name, g.global_ranks[*caller.rank], runtime::to_string(own)));
+  }
   if (caller.rank) {
     const SipId own = g.sips[*caller.rank];
     if (handle.sips().size() == 1 && handle.sips().front() == own) return;

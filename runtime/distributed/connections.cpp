@@ -203,8 +203,7 @@ const LinkTable& Connections::table(const ccl::AlgorithmModule& module, const cc
   std::vector<size_t> missing;
   for (size_t i = 0; i < connections.size(); ++i) {
     const ccl::Connection& c = connections[i];
-    const PeLocation from{group.sips.at(c.rank), CubeId{c.cube}, PeId{0}};
-    const PeLocation to{group.sips.at(c.peer_rank), CubeId{c.peer_cube}, PeId{0}};
+    const PeLocation from = group.location(c.rank, c.cube), to = group.location(c.peer_rank, c.peer_cube);
     if (const auto found = im.find(c, from, to, used)) {
       qps[i] = *found;
     } else {
@@ -232,7 +231,7 @@ const LinkTable& Connections::table(const ccl::AlgorithmModule& module, const cc
   };
   for (size_t i = 0; i < connections.size(); ++i) {
     const ccl::Connection& c = connections[i];
-    if (qps[i].a.pe.sip != qps[i].b.pe.sip) table.note_slots_between_sips(ipcq::payload_capacity(qps[i].slot_bytes));
+    if (c.rank != c.peer_rank) table.note_slots_between_sips(ipcq::payload_capacity(qps[i].slot_bytes));
     entry(c.rank, c.cube, c.dir, qps[i].a, qps[i].b, qps[i].slot_bytes);
     entry(c.peer_rank, c.peer_cube, c.peer_dir, qps[i].b, qps[i].a, qps[i].slot_bytes);
   }

@@ -110,6 +110,12 @@ void DistributedContext::unbind_rank(const sc_core::sc_process_handle& thread) {
   if (m_context != nullptr) device().label(thread, {});
 }
 
+std::optional<PeLocation> DistributedContext::own_pe() const {
+  const auto it = m_ranks.find(current_process());
+  if (it == m_ranks.end() || m_group == nullptr || it->second >= m_group->pes.size()) return std::nullopt;
+  return m_group->pes[it->second];
+}
+
 uint32_t DistributedContext::get_rank() const {
   const auto it = m_ranks.find(current_process());
   return it == m_ranks.end() ? 0 : it->second;
@@ -243,10 +249,6 @@ void DistributedContext::install() {
 
   step(InitStep::WorldSize);
   g->world = resolve_world(g->settings, config);
-  if (g->world.mode == RankMode::Pe) {
-    throw NotImplementedError(fmt::format(
-        "{}: ranks that are PEs (rank: pe, or a world_size above the {} SIPs) are not supported", file, config.sips));
-  }
 
   step(InitStep::TopologyFacts);
   g->facts = topology_facts(config);
@@ -257,7 +259,8 @@ void DistributedContext::install() {
                                             ahbm::to_string(g->facts.topology)));
   }
   for (uint32_t r = 0; r < g->world.size; ++r) {
-    g->sips.push_back(SipId{r});
+    if (g->world.mode == RankMode::Pe) g->pes.push_back(config.pe_location(r));
+    g->sips.push_back(g->pes.empty() ? SipId{r} : g->pes.back().sip);
     g->global_ranks.push_back(r);
   }
   g->next_seq.resize(g->world.size);
@@ -369,7 +372,10 @@ ProcessGroup DistributedContext::new_group(std::vector<uint32_t> ranks) {
     g->world = parent->world;
     g->world.size = static_cast<uint32_t>(ranks.size());
     g->facts = parent->facts;
-    for (const uint32_t r : ranks) g->sips.push_back(parent->sips[r]);
+    for (const uint32_t r : ranks) {
+      g->sips.push_back(parent->sips[r]);
+      if (!parent->pes.empty()) g->pes.push_back(parent->pes[r]);
+    }
     g->global_ranks = std::move(ranks);
     g->next_seq.resize(g->size());
     g->connections = std::make_unique<Connections>(device(), g->id);

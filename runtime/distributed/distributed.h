@@ -164,6 +164,8 @@ class DistributedContext {
   /// Of the calling thread: its bound rank, 0 when it has none.
   uint32_t get_rank() const;
   RankMode rank_mode() const;
+  /// Where ranks are PEs: that of the calling rank thread; its tensors lie on this PE. Else nothing.
+  std::optional<PeLocation> own_pe() const;
   const CclSettings& settings() const;
 
   // --- groups

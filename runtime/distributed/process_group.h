@@ -95,6 +95,7 @@ struct GroupState {
   World world;
   TopologyFacts facts;
   std::vector<SipId> sips;                                    ///< by group rank
+  std::vector<PeLocation> pes;                                ///< by group rank, where ranks are PEs; else empty
   std::vector<uint32_t> global_ranks;                         ///< by group rank, ascending
   std::vector<uint32_t> next_seq;                             ///< by group rank
   std::map<uint32_t, std::shared_ptr<Operation>> operations;  ///< those that not every rank has called

@@ -3,7 +3,9 @@
 // a changed guard byte, a queue or credit that is left over, and a time below the bound.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <functional>
 
 #include "ccl/select.h"
@@ -237,6 +239,79 @@ TEST_F(Irregular, SevenOfEight) {
         measure(*machine, job, collective, "", {1, 6, 1000}, [] { return Arithmetic{DType::BFloat16, ReduceOp::Sum}; });
       }
     }
+  });
+}
+
+// --- ranks that are PEs
+
+class FlatPe : public ahbm::test::SimTest {
+ public:
+  /// Two SIPs of 2 x 2 cubes of 2 PEs: 16 ranks.
+  static SystemConfig machine() {
+    return parse_system_config(fmt::format("name: flat\nccl: {}/configs/ccl.yaml\nsystem:\n  sips: {{count: 2}}\n"
+                                           "sip:\n  cube_mesh: {{w: 2, h: 2}}\ncube:\n  pes: 2\n",
+                                           AHBM_SOURCE_DIR),
+                               "flat.yaml");
+  }
+  static std::string ccl_file(const std::string& defaults) {
+    const std::string path =
+        fmt::format("{}flat_pe_ccl_{}.yaml", testing::TempDir(), getpid());  // tests run side by side
+    std::ofstream(path) << "defaults: {algorithm: auto, " << defaults << "}\nalgorithms: {}\n";
+    return path;
+  }
+};
+
+TEST_F(FlatPe, EveryCollectiveOnAllPes) {
+  Machine m(machine());
+  run([&] {
+    AllReduceJob job;
+    job.options.ccl_file = ccl_file("world_size: 16");  // more than SIPs: PEs
+    for (const ccl::Collective collective : kCollectives) {
+      measure(m, job, collective, "", {0, 1, 15, 16, 17, 997}, [] {
+        return Arithmetic{DType::BFloat16, ReduceOp::Sum};
+      });
+    }
+    for (const char* module : {"ring", "ring_bidirectional", "double_binary_tree", "halving_doubling"}) {
+      measure(m, job, ccl::Collective::AllReduce, module, {3000}, fp32_sum);
+    }
+    job.options.group = {1, 6, 9, 15};
+    for (const ccl::Collective collective : kCollectives) measure(m, job, collective, "", {100}, fp32_sum);
+    job.options.group.clear();
+    job.options.ccl_file = ccl_file("world_size: 5, rank: pe");
+    measure(m, job, ccl::Collective::AllReduce, "", {100}, fp32_sum);
+    EXPECT_EQ(m.device->allocator(SipId{1}, CubeId{3}).used(), 0u);
+  });
+}
+
+TEST_F(FlatPe, TensorsLieOnTheRanksOwnPe) {
+  Machine m(machine());
+  run([&] {
+    auto& d = m.context->distributed;
+    d.set_ccl_file(ccl_file("world_size: 16"));
+    d.init_process_group();
+    EXPECT_EQ(d.rank_mode(), runtime::distributed::RankMode::Pe);
+    m.context->spawn(
+        [&](uint32_t rank) {
+          const runtime::Tensor t = m.context->full({10}, rank);
+          ASSERT_EQ(t.handle()->shards().size(), 1u);
+          const runtime::DeviceShard& shard = t.handle()->shards().front();
+          EXPECT_EQ((PeLocation{shard.sip, shard.cube, shard.pe}), m.context->config().pe_location(rank));
+          EXPECT_EQ(m.context->current_device(), rank / 8);
+          d.all_reduce(t);
+          EXPECT_THAT(t.to_host<float>(), testing::Each(120.f));
+        },
+        16);
+    runtime::DPPolicy all;
+    all.sips = runtime::SipScope::All;
+    try {
+      d.all_reduce(m.context->ones({10}, DType::Float32, all));
+      ADD_FAILURE() << "the driver has no PE";
+    } catch (const std::runtime_error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("ranks are PEs here (rank: pe), call it from rank threads"));
+    }
+    d.destroy_process_group();
+    d.set_ccl_file(ccl_file("world_size: 17"));
+    EXPECT_THROW(d.init_process_group(), std::invalid_argument) << "more ranks than PEs";
   });
 }
 

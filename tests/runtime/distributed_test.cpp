@@ -152,11 +152,13 @@ TEST_F(DistributedTest, D2_MoreRanksThanSipsOrPes) {
                 testing::AllOf(HasSubstr("world_size 17"), HasSubstr("16 PEs")));
     d.set_ccl_file(ccl_with("world_size: 3, rank: sip"));
     EXPECT_THAT(message_of<std::invalid_argument>([&] { d.init_process_group(); }), HasSubstr("2 SIPs"));
-    d.set_ccl_file(ccl_with("world_size: 3"));
-    message_of<NotImplementedError>([&] { d.init_process_group(); });
-    d.set_ccl_file(ccl_with("rank: pe"));
-    message_of<NotImplementedError>([&] { d.init_process_group(); });
     EXPECT_FALSE(d.is_initialized());
+    for (const char* flat : {"world_size: 3", "rank: pe"}) {
+      d.set_ccl_file(ccl_with(flat));
+      d.init_process_group();
+      EXPECT_EQ(d.rank_mode(), distributed::RankMode::Pe) << flat;
+      d.destroy_process_group();
+    }
   });
 }
 
