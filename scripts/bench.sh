@@ -4,21 +4,23 @@
 #   scripts/bench.sh                 all of them
 #   scripts/bench.sh FILE            the table goes to FILE too
 #   scripts/bench.sh FILE REGEX...   only those whose name matches one of the expressions, e.g. scripts/bench.sh - Ring
+# AHBM_BUILD_DIR names a build directory that exists already, to be used in place of build/release.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 file="${1:-}"
 shift $(($# > 0 ? 1 : 0))
+build="${AHBM_BUILD_DIR:-build/release}"
 scripts/setup.sh
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
-echo "bench: building (build/release)" >&2
-if ! { cmake --preset release && cmake --build --preset release --target ahbm-bench; } >"$log" 2>&1; then
+echo "bench: building ($build)" >&2
+if ! { { [[ -n "${AHBM_BUILD_DIR:-}" ]] || cmake --preset release; } && cmake --build "$build" --target ahbm-bench; } >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi
 export SYSTEMC_DISABLE_COPYRIGHT_MESSAGE=1
-bench=build/release/tests/bench/ahbm-bench
+bench="$build/tests/bench/ahbm-bench"
 
 table() {
   local expression="${*:-.}"
