@@ -17,6 +17,7 @@
 #include "platform/cli/command.h"
 #include "platform/machine.h"
 #include "platform/time_split.h"
+#include "runtime/dtensor/session.h"
 
 namespace ahbm::platform {
 
@@ -137,16 +138,14 @@ TimeSplit* Observing::attach(Machine& machine, bool explain) {
   machine.context->distributed.on_collective = [&im](const runtime::distributed::CollectiveRecord& r) {
     if (im.observation != nullptr) im.collective(r);
   };
+  machine.context->dtensor_session().on_operation = [&im](const dtensor::OperationRecord& r) {
+    if (im.observation != nullptr) im.observation->operation(r.rank, r.name.c_str(), r.begin, r.end);
+  };
   return explain ? im.split.get() : nullptr;
 }
 
 /// A slice on the track of every rank that took part; below it, where its time went.
 void Observing::Impl::collective(const runtime::distributed::CollectiveRecord& r) {
-  std::vector<uint32_t> ranks;
-  for (const SipId sip : r.ranks.sips) ranks.push_back(value(sip));
-  if (r.collective == ccl::Collective::SendRecv && !ranks.empty()) {
-    ranks = {ranks[r.root], ranks[r.shapes.front().peer]};
-  }
   const std::string name = fmt::format("{} {}", ccl::to_string(r.collective), r.algorithm);
   std::vector<std::pair<std::string, std::pair<Ps, Ps>>> parts;
   if (split != nullptr && r.end > r.start) {
@@ -158,7 +157,7 @@ void Observing::Impl::collective(const runtime::distributed::CollectiveRecord& r
               {p.first_kernel, p.last_kernel}},
              {"host: completion", {p.last_kernel, r.end}}};
   }
-  for (const uint32_t rank : ranks) {
+  for (const uint32_t rank : r.members) {
     observation->collective(rank, name.c_str(), r.group, r.seq, r.bytes, r.start, r.end);
     for (const auto& [what, span] : parts) {
       observation->collective(rank, what.c_str(), r.group, r.seq, r.bytes, span.first, span.second);
