@@ -8,7 +8,7 @@ set(_data ${CMAKE_INSTALL_DATADIR}/ahbm)
 set(_bin ${CMAKE_INSTALL_BINDIR})
 
 # The layers that a user's program can name. The command line (cli, platform) is a program, not an interface.
-set(_layers core tl layout ccl models runtime)
+set(_layers core tl layout ccl kernels models runtime)
 foreach(_layer IN LISTS _layers)
   list(APPEND _targets ahbm_${_layer})
 endforeach()
@@ -18,7 +18,8 @@ install(TARGETS ahbm-vp RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # Headers keep their paths: #include "models/system/system.h". How files are read and code is generated is not public.
 foreach(_folder models ccl runtime)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${_folder} DESTINATION ${_include} FILES_MATCHING PATTERN "*.h"
-          PATTERN "generator" EXCLUDE PATTERN "raw_config.h" EXCLUDE PATTERN "yaml_reader.h" EXCLUDE)
+          PATTERN "generator" EXCLUDE PATTERN "raw_config.h" EXCLUDE PATTERN "yaml_reader.h" EXCLUDE
+          PATTERN "tile_storage.h" EXCLUDE PATTERN "internal.h" EXCLUDE)
 endforeach()
 install(DIRECTORY ${PROJECT_BINARY_DIR}/generated/ahbm ${PROJECT_BINARY_DIR}/generated/sw DESTINATION ${_include}
         FILES_MATCHING PATTERN "*.h")

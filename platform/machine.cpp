@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include "runtime/kernels/operator_kernels.h"
+
 namespace ahbm::platform {
 
 Machine::Machine(const SystemConfig& config, models::SystemParts parts) {
   tl::register_builtin_kernels(kernels);
+  kernels::register_operator_kernels(kernels);
   ccl::register_builtin_algorithms(algorithms);
   for (const auto& [name, module] : algorithms.modules()) kernels.add(module.kernel_name, module.kernel);
   system = std::make_unique<models::System>("system", config, kernels, std::move(parts));

@@ -13,6 +13,10 @@ namespace ahbm::runtime {
 
 namespace {
 
+/// Of a rank thread: a program's own code runs there, and SystemC's default of 64 KiB has no guard that tells. Pages
+/// that are not used cost nothing.
+constexpr int kRankStackBytes = 1 << 20;
+
 /// Of type E for those who catch it, a RankFailure for those who look closer.
 template <typename E>
 struct RankException final : E, RankFailure {
@@ -47,7 +51,8 @@ struct RankException final : E, RankFailure {
 
 }  // namespace
 
-Context::Context(Device& device, ccl::Registry* algorithms) : m_device(device), m_algorithms(algorithms) {
+Context::Context(Device& device, ccl::Registry* algorithms)
+    : m_device(device), m_algorithms(algorithms), m_self(std::make_shared<Context*>(this)) {
   if (m_algorithms == nullptr) {
     m_own_algorithms = std::make_unique<ccl::Registry>();
     ccl::register_builtin_algorithms(*m_own_algorithms);
@@ -96,6 +101,7 @@ Tensor Context::empty(const Shape& shape, DType dtype, const DPPolicy& policy) {
   m_device.check_os_thread("empty");
   layout::Layout cut(shape, dtype, policy, config().cubes(), config().pes);
   auto handle = std::make_shared<TensorHandle>(m_device, std::move(cut), sips_of(policy));
+  handle->set_context(m_self);
   return Tensor(shape, dtype, policy, std::move(handle));
 }
 
@@ -209,9 +215,8 @@ Launch Context::launch(const std::string& kernel, const std::vector<KernelArg>& 
     ++index;
   }
   for (const Tensor& t : tensors) request.keep_alive.push_back(t.handle());
-  Launch launch = m_device.launch(std::move(request));
+  Launch launch = launch_each(std::move(request));
   for (const Tensor& t : tensors) t.handle()->add_pending(launch);
-  note_launch(launch);
   return launch;
 }
 
@@ -227,6 +232,10 @@ Launch Context::launch_on(const std::string& kernel, const std::vector<PeLocatio
     p.program.program_pes = static_cast<uint32_t>(pes.size());
     request.pes.push_back(std::move(p));
   }
+  return launch_each(std::move(request));
+}
+
+Launch Context::launch_each(LaunchRequest request) {
   Launch launch = m_device.launch(std::move(request));
   note_launch(launch);
   return launch;
@@ -334,6 +343,7 @@ void Context::spawn(const std::function<void(uint32_t)>& fn, uint32_t nprocs) {
 
   for (uint32_t r = 0; r < nprocs; ++r) {
     sc_core::sc_spawn_options options;
+    options.set_stack_size(kRankStackBytes);
     const std::string name = sc_core::sc_gen_unique_name(fmt::format("rank{}", r).c_str());
     spawned.ranks[r].thread = sc_core::sc_spawn([&spawned, r] { spawned.body(r); }, name.c_str(), &options);
     distributed.bind_rank(spawned.ranks[r].thread, r);
@@ -344,7 +354,10 @@ void Context::spawn(const std::function<void(uint32_t)>& fn, uint32_t nprocs) {
   while (spawned.unfinished > 0 && !spawned.failed) {
     const uint32_t unfinished = spawned.unfinished;
     const uint64_t progress = m_device.progress();
+    const sc_core::sc_time begin = sc_core::sc_time_stamp();
     sc_core::wait(limit, spawned.changed);
+    // Two ranks may end in one delta cycle: the second notification finds everything counted already.
+    if (sc_core::sc_time_stamp() - begin < limit) continue;
     if (spawned.failed || spawned.unfinished != unfinished || m_device.progress() != progress) continue;
     std::vector<StallRow> rows;
     for (uint32_t r = 0; r < nprocs; ++r) {

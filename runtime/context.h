@@ -105,6 +105,8 @@ class Context {
   Launch launch(const std::string& kernel, const std::vector<KernelArg>& args);
   /// Launches on the named PEs with plain words.
   Launch launch_on(const std::string& kernel, const std::vector<PeLocation>& pes, const std::vector<uint64_t>& args);
+  /// Launches with arguments of each PE's own; nobody is told that tensors are in use.
+  Launch launch_each(LaunchRequest request);
   void wait(const Launch& launch) { m_device.wait(launch); }
   /// Waits for everything that the calling thread has launched, collectives included; the driver waits for everybody's.
   void synchronize();
@@ -132,6 +134,7 @@ class Context {
   std::map<sc_core::sc_process_handle, uint32_t> m_devices;
   std::vector<std::pair<sc_core::sc_process_handle, Launch>> m_launches;
   std::unique_ptr<dtensor::Session> m_dtensor_session;
+  std::shared_ptr<Context*> m_self;  ///< dies with the context: for tensors, which may outlive it
 };
 
 namespace mp {

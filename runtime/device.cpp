@@ -546,8 +546,10 @@ void Device::await(const sc_core::sc_event& event, const std::function<bool()>& 
   const sc_core::sc_time limit = models::to_sc_time(config().simulation.stall_limit);
   while (!done()) {
     const uint64_t before = progress();
+    const sc_core::sc_time begin = sc_core::sc_time_stamp();
     sc_core::wait(limit, event);
-    if (!done() && progress() == before) throw stall_error(stall_rows());
+    const bool timed_out = sc_core::sc_time_stamp() - begin >= limit;
+    if (timed_out && !done() && progress() == before) throw stall_error(stall_rows());
   }
 }
 

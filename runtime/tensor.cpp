@@ -13,6 +13,21 @@ std::string shape_text(const Tensor& t) {
   return layout::to_string(t.shape()) + " " + to_string(t.dtype());
 }
 
+void add(std::vector<Launch>& launches, const Launch& launch) {
+  launches.erase(
+      std::remove_if(launches.begin(), launches.end(), [](const Launch& l) { return l->completed() && !l->failed(); }),
+      launches.end());
+  launches.push_back(launch);
+}
+
+void wait_all(Device& device, std::vector<Launch>& launches) {
+  while (!launches.empty()) {
+    const Launch launch = launches.back();
+    launches.pop_back();
+    device.wait(launch);
+  }
+}
+
 }  // namespace
 
 TensorHandle::TensorHandle(Device& device, layout::Layout layout, std::vector<SipId> sips)
@@ -74,23 +89,30 @@ Addr TensorHandle::cube_buffer(SipId sip, CubeId cube) const {
   return m_cube_buffers.at(sip_index(sip) * m_layout->cubes() + value(cube));
 }
 
+Context& TensorHandle::context() const {
+  const auto context = m_context.lock();
+  if (context == nullptr) throw std::runtime_error("the tensor's context does not exist any more, or none made it");
+  return **context;
+}
+
 const DeviceShard& TensorHandle::shard(SipId sip, CubeId cube, PeId pe) const {
   return m_shards.at((sip_index(sip) * m_layout->cubes() + value(cube)) * m_layout->pes() + value(pe));
 }
 
 void TensorHandle::add_pending(const Launch& launch) {
-  m_pending.erase(std::remove_if(m_pending.begin(), m_pending.end(),
-                                 [](const Launch& l) { return l->completed() && !l->failed(); }),
-                  m_pending.end());
-  m_pending.push_back(launch);
+  add(m_pending, launch);
 }
 
 void TensorHandle::wait_pending() {
-  while (!m_pending.empty()) {
-    const Launch launch = m_pending.back();
-    m_pending.pop_back();
-    device().wait(launch);
-  }
+  wait_all(device(), m_pending);
+}
+
+void TensorHandle::add_reader(const Launch& launch) {
+  add(m_readers, launch);
+}
+
+void TensorHandle::wait_readers() {
+  wait_all(device(), m_readers);
 }
 
 void TensorHandle::add_collective(const Launch& launch) {

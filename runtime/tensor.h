@@ -30,6 +30,8 @@ struct DeviceShard {
   uint64_t bytes = 0;
 };
 
+class Context;
+
 class TensorHandle {
  public:
   /// Allocates every cube's buffer on every SIP of `sips`. \throws std::runtime_error when out of memory
@@ -41,6 +43,9 @@ class TensorHandle {
   TensorHandle& operator=(const TensorHandle&) = delete;
 
   Device& device() const;  ///< \throws std::runtime_error when it is gone
+  /// The context that made the tensor. \throws std::runtime_error when there is none any more
+  Context& context() const;
+  void set_context(std::weak_ptr<Context*> context) { m_context = std::move(context); }
   const layout::Layout& layout() const { return *m_layout; }
   const std::vector<SipId>& sips() const { return m_sips; }
   const std::vector<DeviceShard>& shards() const { return m_shards; }
@@ -52,6 +57,9 @@ class TensorHandle {
   /// Launches that use this tensor and may not have completed. Transfers and collectives wait for them first.
   void add_pending(const Launch& launch);
   void wait_pending();
+  /// The same for launches in which PEs read shards that are not their own: whoever changes the tensor waits for them.
+  void add_reader(const Launch& launch);
+  void wait_readers();
   /// Collectives under way on this tensor. Later ones that read other cubes' parts wait for their end; whether they
   /// failed is told elsewhere.
   void add_collective(const Launch& launch);
@@ -63,11 +71,13 @@ class TensorHandle {
   size_t sip_index(SipId sip) const;
 
   std::weak_ptr<Device*> m_device;
+  std::weak_ptr<Context*> m_context;
   std::unique_ptr<layout::Layout> m_layout;
   std::vector<SipId> m_sips;
   std::vector<DeviceShard> m_shards;  ///< SIP-major, as layout().shards() inside
   std::vector<Addr> m_cube_buffers;   ///< SIP-major
   std::vector<Launch> m_pending;
+  std::vector<Launch> m_readers;
   std::vector<Launch> m_collectives;
 };
 

@@ -75,6 +75,7 @@ class Executor : public tl::Tl, private IpcqListener {
   void wait_all() override;
   tl::Slot recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) override;
   Region region(const char* name) override;
+  bool functional() const override { return m_parts.config->simulation.functional; }
 
  protected:
   uint8_t* tcm_alloc(uint64_t bytes) override;
@@ -83,7 +84,6 @@ class Executor : public tl::Tl, private IpcqListener {
   void dma_store(Addr dst, const uint8_t* src, uint64_t bytes, uint64_t ready) override;
   uint64_t vector_time(uint64_t elements, uint64_t ready) override;
   uint64_t mac_time(uint64_t m, uint64_t n, uint64_t k, uint64_t ready) override;
-  bool functional() const override { return m_parts.config->simulation.functional; }
   void release_slot(tl::Dir dir, uint64_t ticket) override;
 
  private:

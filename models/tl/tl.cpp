@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
-#include "models/core/errors.h"
+#include "models/tl/tile_storage.h"
 
 namespace ahbm::tl {
 
@@ -232,71 +231,37 @@ Slot Tl::make_slot(Dir dir, const uint8_t* payload, uint64_t bytes, uint64_t tic
 
 // --- tiles
 
-struct Tile::Storage {
-  Storage(Tl& owner, uint64_t n_rows, uint64_t n_cols, DType t)
-      : tl(owner), rows(n_rows), cols(n_cols), bytes(n_rows * n_cols * item_bytes(t)), dtype(t) {
-    if (bytes != 0) data = tl.tcm_alloc(bytes);
-  }
-  ~Storage() {
-    if (data != nullptr) tl.tcm_free(data, bytes);
-  }
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
-
-  Tl& tl;
-  uint64_t rows, cols, bytes;
-  DType dtype;
-  uint8_t* data = nullptr;
-  uint64_t ready = 0;  ///< the implementation's stamp from which on the values are there
-};
-
 namespace {
 
-/// Calls f with a value of the element type, for the dtypes that the machine computes on.
-template <typename F>
-void dispatch_arithmetic(const char* what, DType t, F&& f) {
-  switch (t) {
-    case DType::Float32:
-      return f(float{});
-    case DType::Float16:
-      return f(Eigen::half{});
-    case DType::BFloat16:
-      return f(Eigen::bfloat16{});
-    case DType::Int32:
-      return f(int32_t{});
-    default:
-      break;
+/// To another dtype with one rounding.
+void convert(DType from, const uint8_t* in, DType to, uint8_t* out, uint64_t n) {
+  if (from == to) {
+    if (n != 0) std::memcpy(out, in, n * item_bytes(from));
+    return;
   }
-  throw NotImplementedError(
-      fmt::format("{} on {}: the machine computes on float, half, bfloat16 and int32", what, ahbm::to_string(t)));
-}
-
-template <typename T>
-constexpr bool kInteger = std::is_same_v<T, int32_t>;
-/// The type in which one operation on T is made; integers wrap, so they are taken as unsigned where it matters.
-template <typename T>
-using Wide = std::conditional_t<kInteger<T>, int32_t, float>;
-
-template <typename T>
-using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <typename T>
-auto matrix(const uint8_t* p, uint64_t rows, uint64_t cols) {
-  return Eigen::Map<const Matrix<T>>(reinterpret_cast<const T*>(p), static_cast<Eigen::Index>(rows),
-                                     static_cast<Eigen::Index>(cols));
-}
-template <typename T>
-auto matrix(uint8_t* p, uint64_t rows, uint64_t cols) {
-  return Eigen::Map<Matrix<T>>(reinterpret_cast<T*>(p), static_cast<Eigen::Index>(rows),
-                               static_cast<Eigen::Index>(cols));
+  if (is_floating(from) && is_floating(to)) {
+    dispatch_arithmetic("cast", from, [&](auto source) {
+      dispatch_arithmetic("cast", to, [&](auto target) {
+        using From = decltype(source);
+        using To = decltype(target);
+        matrix<To>(out, 1, n) =
+            matrix<From>(in, 1, n).unaryExpr([](From v) { return static_cast<To>(static_cast<float>(v)); });
+      });
+    });
+    return;
+  }
+  // Through double, which holds every element exactly but large int64.
+  for (uint64_t i = 0; i < n; ++i) store_element(to, out, i, load_element(from, in, i));
 }
 
 const char* name_of(Unary f) {
-  static constexpr const char* kNames[] = {"neg",  "abs",     "exp",  "log", "sqrt", "rsqrt", "reciprocal",
-                                           "relu", "sigmoid", "tanh", "erf", "gelu", "silu"};
+  static constexpr const char* kNames[] = {"neg",        "abs",  "exp",     "log",  "sqrt",  "rsqrt",
+                                           "reciprocal", "relu", "sigmoid", "tanh", "erf",   "gelu",
+                                           "silu",       "sin",  "cos",     "sign", "square"};
   return kNames[static_cast<size_t>(f)];
 }
 const char* name_of(Binary f) {
-  static constexpr const char* kNames[] = {"add", "sub", "mul", "div", "max", "min"};
+  static constexpr const char* kNames[] = {"add", "sub", "mul", "div", "max", "min", "pow"};
   return kNames[static_cast<size_t>(f)];
 }
 
@@ -330,6 +295,14 @@ float apply(Unary f, float x) {
       return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
     case Unary::Silu:
       return x / (1.0f + std::exp(-x));
+    case Unary::Sin:
+      return std::sin(x);
+    case Unary::Cos:
+      return std::cos(x);
+    case Unary::Sign:
+      return x > 0 ? 1.0f : (x < 0 ? -1.0f : x);  // zeros and NaN as they are
+    case Unary::Square:
+      return x * x;
   }
   return x;
 }
@@ -346,6 +319,10 @@ int32_t apply(Unary f, int32_t x) {
       return x < 0 ? static_cast<int32_t>(0 - wrapped(x)) : x;
     case Unary::Relu:
       return std::max(x, 0);
+    case Unary::Sign:
+      return (x > 0) - (x < 0);
+    case Unary::Square:
+      return static_cast<int32_t>(wrapped(x) * wrapped(x));
     default:
       throw NotImplementedError(fmt::format("{} on int32", name_of(f)));
   }
@@ -365,6 +342,8 @@ float apply(Binary f, float a, float b) {
       return a >= b || a != a ? a : b;
     case Binary::Min:
       return a <= b || a != a ? a : b;
+    case Binary::Pow:
+      return std::pow(a, b);
   }
   return a;
 }
@@ -384,6 +363,14 @@ int32_t apply(Binary f, int32_t a, int32_t b) {
       return std::max(a, b);
     case Binary::Min:
       return std::min(a, b);
+    case Binary::Pow: {
+      if (b < 0) throw std::domain_error("an integer to a negative power in a tile");
+      uint32_t result = 1, factor = wrapped(a);
+      for (uint32_t left = wrapped(b); left != 0; left >>= 1, factor *= factor) {
+        if ((left & 1) != 0) result *= factor;
+      }
+      return static_cast<int32_t>(result);
+    }
   }
   return a;
 }
@@ -404,6 +391,8 @@ void with_binary(Binary f, F&& body) {
       return body([](auto a, auto b) { return apply(Binary::Max, a, b); });
     case Binary::Min:
       return body([](auto a, auto b) { return apply(Binary::Min, a, b); });
+    case Binary::Pow:
+      return body([](auto a, auto b) { return apply(Binary::Pow, a, b); });
   }
 }
 
@@ -583,10 +572,7 @@ Tile Tl::cast(const Tile& x, DType t) {
   const Tile::Storage& a = storage(x, "cast");
   Tile y = make_tile(a.rows, a.cols, t);
   Tile::Storage& s = *y.m_storage;
-  if (functional()) {
-    // Through double, which holds every element exactly but large int64, so that there is one rounding.
-    for (uint64_t i = 0; i < y.size(); ++i) store_element(t, s.data, i, load_element(a.dtype, a.data, i));
-  }
+  if (functional()) convert(a.dtype, a.data, t, s.data, y.size());
   s.ready = vector_time(y.size(), a.ready);
   return y;
 }

@@ -182,8 +182,28 @@ class Slot {
   uint64_t m_ticket = 0;
 };
 
-enum class Unary : uint8_t { Neg, Abs, Exp, Log, Sqrt, Rsqrt, Reciprocal, Relu, Sigmoid, Tanh, Erf, Gelu, Silu };
-enum class Binary : uint8_t { Add, Sub, Mul, Div, Max, Min };
+enum class Unary : uint8_t {
+  Neg,
+  Abs,
+  Exp,
+  Log,
+  Sqrt,
+  Rsqrt,
+  Reciprocal,
+  Relu,
+  Sigmoid,
+  Tanh,
+  Erf,
+  Gelu,
+  Silu,
+  Sin,
+  Cos,
+  Sign,
+  Square
+};
+enum class Binary : uint8_t { Add, Sub, Mul, Div, Max, Min, Pow };
+enum class Compare : uint8_t { Eq, Ne, Lt, Le, Gt, Ge };
+enum class Fold : uint8_t { Sum, Max, Min, Prod };
 
 class Tl {
  public:
@@ -222,6 +242,8 @@ class Tl {
   virtual Slot recv_slot(Dir from, DType t, uint64_t n, uint16_t step = 0) = 0;
 
   // --- tiles
+  /// Whether there are values at all, or times only (`simulation.functional`).
+  virtual bool functional() const { return true; }
   Tile load(Addr src, uint64_t n, DType t) { return load(src, 1, n, n, t); }
   Tile load(Addr src, uint64_t rows, uint64_t cols, uint64_t row_stride, DType t);  ///< stride in elements
   void store(Addr dst, const Tile& x) { store(dst, x, x.cols()); }
@@ -239,6 +261,36 @@ class Tl {
   Tile sum_rows(const Tile& x);
   Tile max_rows(const Tile& x);
   Tile cast(const Tile& x, DType t);
+
+  // Every dtype. A comparison yields a Bool tile; operands as in `binary`, of one dtype.
+  Tile compare(Compare f, const Tile& a, const Tile& b);
+  Tile compare(Compare f, const Tile& a, double b);  ///< b limited and rounded to a's dtype
+  /// mask ? a : b, of equal shapes and dtypes; mask is Bool.
+  Tile select(const Tile& mask, const Tile& a, const Tile& b);
+  /// rows x cols with y(r, c) = x[offset + r * row_stride + c * col_stride] of x's elements in row-major order: a
+  /// transposition, a repetition (stride 0), every n-th element. One lane operation per element of the result.
+  Tile strided(const Tile& x, uint64_t offset, uint64_t rows, uint64_t cols, uint64_t row_stride, uint64_t col_stride);
+  /// The inverse: writes x into `into`, in place. One lane operation per element of x.
+  void place(const Tile& into, const Tile& x, uint64_t offset, uint64_t row_stride, uint64_t col_stride);
+  /// y(r, c) = x(r, index(r, c)); index is int64 or int32, with x's rows. \throws std::out_of_range for an index that
+  /// is none of x's columns
+  Tile take(const Tile& x, const Tile& index);
+  /// x where a column is in the upper (lower) triangle, column >= row + diagonal (<=), `fill` elsewhere; the tile's
+  /// rows begin with row `first_row` of its matrix.
+  Tile triangle(const Tile& x, bool upper, int64_t first_row, int64_t diagonal, double fill);
+
+  // On fp32, fp16, bf16 and int32, of x's dtype; computed in fp32 (integers wrap), rounded once.
+  /// Folds the columns into rows x 1. Element c of a row goes to accumulator c % 32 in order; then accumulator i takes
+  /// i + 16, i + 8, ..., i + 1. A row without columns gives the operator's identity.
+  Tile fold(Fold f, const Tile& x);
+  /// Folds the rows into 1 x cols, from the first to the last.
+  Tile fold_down(Fold f, const Tile& x);
+  /// Sums of the first 1, 2, ... columns of every row, left to right.
+  Tile scan(const Tile& x);
+  /// rows x 1 int64: the first column with the row's largest (smallest) element; a NaN counts as that.
+  /// \throws ProtocolError for rows without columns
+  Tile arg(Fold f, const Tile& x);
+
   Tile dot(const Tile& a, const Tile& b);                   ///< [m,k] x [k,n] -> fp32 [m,n] (int32 for integers)
   Tile dot(const Tile& a, const Tile& b, const Tile& acc);  ///< acc + a x b
   /// C[m,n] = A[m,k] x B[k,n] with row strides in elements, streamed tile by tile from memory while the MACs run.
@@ -275,7 +327,6 @@ class Tl {
   virtual void dma_store(Addr dst, const uint8_t* src, uint64_t bytes, uint64_t ready) = 0;
   virtual uint64_t vector_time(uint64_t elements, uint64_t ready) = 0;                ///< reserves the lanes
   virtual uint64_t mac_time(uint64_t m, uint64_t n, uint64_t k, uint64_t ready) = 0;  ///< reserves the MAC array
-  virtual bool functional() const { return true; }
   virtual void release_slot(Dir dir, uint64_t ticket) = 0;
   /// A slot for `recv_slot` to return; `ticket` comes back in `release_slot`.
   Slot make_slot(Dir dir, const uint8_t* payload, uint64_t bytes, uint64_t ticket);

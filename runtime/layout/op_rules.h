@@ -34,7 +34,6 @@ OpDecision decide_embedding(RuleContext& ctx);
 std::string about(const RuleContext& ctx, const std::string& text);
 /// \throws std::invalid_argument unless there are min..max inputs
 void expect_inputs(const RuleContext& ctx, size_t min, size_t max);
-DType promote(DType a, DType b);
 
 /// A decision with these input placements and an output of each shape.
 OpDecision make_decision(RuleContext& ctx, const SmallVector<Placements, 3>& required);

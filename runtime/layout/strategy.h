@@ -143,6 +143,9 @@ const char* to_string(Op op);
 /// The names of `to_string`; an in-place form is its operator with `OpArgs::inplace`.
 std::optional<Op> parse_op(std::string_view name);
 
+/// The dtype of what is computed from both, as torch promotes tensors.
+DType promote(DType a, DType b);
+
 enum class LossReduction : uint8_t { None, Sum, Mean };
 
 /// Every argument that is no tensor; which ones an operator reads is said at each. A decision depends on all of them.

@@ -24,6 +24,15 @@ struct OpOutput {
 /// \param outputs  one per result
 /// \param policy   how the results lie on cubes and PEs; default: as the first input. With `args.inplace` the result is
 ///   the first input itself.
+/// dtypes: moving, choosing and comparing take every one; what computes takes float, half, bfloat16 and int32, and
+///   refuses int32 where torch would give a float; matmuls, folds and rows compute half and bfloat16 in fp32.
+/// layer_norm adds 1e-5 to the variance, rms_norm the distance from 1 to the next number of the dtype; another epsilon
+/// is
+///   `args.value`. std and var divide by n - 1. triu and tril begin at diagonal `args.index`. cross_entropy takes class
+///   indices. Equal gives one Bool and needs no entry in `outputs`.
+/// Order of sums: inside a PE's shard by tl::Tl::fold (fold_down where what is left lies beside it), tile after tile,
+/// then
+///   PE by PE in ascending order; matmuls add in ascending k.
 /// Reductions of no elements give the identity of their operator (0, 1, -inf for max, inf for min; mean: NaN).
 /// \throws std::invalid_argument for inputs on another SIP, NotImplementedError for a dtype the operator does not do
 std::vector<Tensor> execute(Context& context, dtensor::Op op, const dtensor::OpArgs& args,

@@ -10,6 +10,7 @@
 #include "models/system/system.h"
 #include "models/tl/kernel_registry.h"
 #include "runtime/context.h"
+#include "runtime/kernels/operator_kernels.h"
 #include "tests/support/sim_test.h"
 
 namespace ahbm::runtime::test {
@@ -39,6 +40,7 @@ struct Machine {
   static tl::KernelRegistry make_kernels(ccl::Registry& algorithms, void (*more)(tl::KernelRegistry&)) {
     tl::KernelRegistry out;
     tl::register_builtin_kernels(out);
+    kernels::register_operator_kernels(out);
     ccl::register_builtin_algorithms(algorithms);
     for (const auto& [name, module] : algorithms.modules()) out.add(module.kernel_name, module.kernel);
     if (more != nullptr) more(out);
