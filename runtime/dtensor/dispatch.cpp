@@ -85,7 +85,9 @@ class Execution {
       for (const DTensorSpec& spec : m_decision.outputs) {
         outputs.push_back({to_shape(local_shape(spec, m_mesh.get_rank())), spec.dtype()});
       }
-      results = execute(m_decision.op, m_decision.args, locals(), outputs);
+      results = looks_up_nothing() ? std::vector<Tensor>{ops::filled(m_context, outputs[0].shape, 0, outputs[0].dtype,
+                                                                     m_parts[0].tensor.policy())}
+                                   : execute(m_decision.op, m_decision.args, locals(), outputs);
     }
     std::vector<Tensor> masks;
     for (const Part& p : m_parts) masks.insert(masks.end(), p.masks.begin(), p.masks.end());
@@ -129,6 +131,12 @@ class Execution {
   }
   Tensor execute(Op op, const OpArgs& args, const std::vector<Tensor>& inputs, const runtime::Shape& shape) const {
     return execute(op, args, inputs, {{shape, m_parts.front().tensor.dtype()}}).front();
+  }
+
+  /// A lookup in a part of a table that has no rows: every entry is marked, and its value does not matter.
+  bool looks_up_nothing() const {
+    return (m_decision.op == Op::Embedding || m_decision.op == Op::Gather) && !m_parts[1].masks.empty() &&
+           m_parts[0].tensor.elements() == 0;
   }
 
   void all_reduce(const Tensor& t, size_t inner) const {
