@@ -48,6 +48,10 @@ class Unit {
 
   /// Gathers every parameter: one all_gather.
   void unshard() {
+    if (m_n == 1) {
+      for (const Item& i : m_items) put(i, i.resting.to_local());
+      return;
+    }
     std::vector<Tensor> parts;
     for (const Item& i : m_items) {
       const Tensor& own = i.resting.to_local();
@@ -55,11 +59,8 @@ class Unit {
       parts.push_back(runtime::reshape(even, {static_cast<int64_t>(i.chunk * i.row())}));
     }
     const Tensor mine = parts.size() == 1 ? parts.front() : runtime::cat(parts);
-    Tensor all = mine;
-    if (m_n > 1) {
-      all = m_context.empty({m_n * mine.elements()}, mine.dtype(), mine.policy());
-      m_context.distributed.all_gather_into_tensor(all, mine, m_group);
-    }
+    Tensor all = m_context.empty({m_n * mine.elements()}, mine.dtype(), mine.policy());
+    m_context.distributed.all_gather_into_tensor(all, mine, m_group);
     all = runtime::reshape(all, {int64_t{m_n}, static_cast<int64_t>(mine.elements())});
     uint64_t at = 0;
     for (const Item& i : m_items) {

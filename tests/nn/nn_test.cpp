@@ -125,7 +125,7 @@ TEST_F(Layers, SequenceParallelMlpGathersAndScatters) {
       const Value part = dtensor::distribute_tensor(c.x, mesh, {Shard{1}}, {std::nullopt});
       CommDebugMode comm(context);
       expect_near(numbers_of(declared(part).to_local()), wanted);
-      EXPECT_EQ(comm.sequence(), (std::vector<std::string>{"all_gather@0", "reduce_scatter@0:sum"}));
+      EXPECT_EQ(comm.sequence(), (std::vector<std::string>{"all_gather@0", "reduce_scatter@0"}));
 
       Mlp megatron(c.at, MegatronFactory(tensor_parallel_group(mesh, true), length), 16, 32, true);
       comm.reset();
@@ -242,7 +242,7 @@ TEST_F(Layers, LossParallelIsThreeSmallAllReduces) {
     const Value logits = declared(tokens);
     CommDebugMode comm(context);
     const Value loss = cross_entropy(logits, tokens, true);
-    EXPECT_EQ(comm.sequence(), (std::vector<std::string>{"all_reduce@0:max", "all_reduce@0:sum", "all_reduce@0:sum"}));
+    EXPECT_EQ(comm.sequence(), (std::vector<std::string>{"all_reduce@0:max", "all_reduce@0", "all_reduce@0"}));
     EXPECT_EQ(comm.elements(), (std::vector<int64_t>{8, 8, 8}));
     EXPECT_NEAR(numbers_of(loss.to_local()).front(), wanted, 1e-5);
 
