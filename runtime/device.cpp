@@ -10,6 +10,7 @@
 
 #include "ahbm/registers/pe.h"
 #include "models/core/suggest.h"
+#include "models/pe/executor.h"
 
 namespace ahbm::runtime {
 
@@ -439,6 +440,10 @@ void Device::complete(const Launch& launch, size_t index, Ps arrived) {
   note_activity();
   if (part.status != static_cast<uint16_t>(launch::Status::Ok) && launch->m_first_error == LaunchState::kNone) {
     launch->m_first_error = index;
+    const auto status = static_cast<launch::Status>(part.status);
+    if (status == launch::Status::KernelThrew || status == launch::Status::Protocol) {
+      launch->m_thrown = m_system.pe(part.pe).executor().last_error();
+    }
   }
   launch->m_last_arrived = std::max(launch->m_last_arrived, arrived);
   if (--launch->m_pending == 0) launch->m_keep_alive.clear();
@@ -521,6 +526,7 @@ void Device::throw_failure(const Launch& launch) {
                           launch::to_string(static_cast<launch::Status>(part.status)), part.status, fault);
       if (fault != 0) text += fmt::format(" ({})", describe(decode(fault, config().map_shape())));
     }
+    if (!launch->m_thrown.empty()) text += "; it said: " + launch->m_thrown;
     launch->m_error_text = text + m_system.faults().note();
   }
   throw std::runtime_error(launch->m_error_text);

@@ -93,6 +93,7 @@ class LaunchState {
   size_t m_pending = 0;
   size_t m_first_error = kNone;
   bool m_aborted = false;
+  std::string m_thrown;  ///< what the first kernel that failed said
   std::string m_error_text;
   Ps m_first_sent = 0;
   Ps m_last_arrived = 0;

@@ -11,6 +11,7 @@
 #include "models/core/config/units.h"
 #include "models/core/topology.h"
 #include "platform/cli/command.h"
+#include "platform/cli/mesh_info.h"
 
 namespace ahbm::platform {
 
@@ -257,7 +258,9 @@ std::string describe_machine(const SystemConfig& c) {
 
 Command info_command() {
   const auto run = [](const Arguments& arguments, Io& io) {
-    const po::options_description options = platform_options();
+    po::options_description options = platform_options();
+    options.add_options()("mesh", po::value<std::string>()->value_name("NxM"),
+                          "instead: how a device mesh of this shape lies on the SIPs");
     const po::variables_map values = parse_arguments(arguments, options);
     if (values.count("help") != 0) {
       print_command_help(io.out, "info",
@@ -266,7 +269,16 @@ Command info_command() {
                          options);
       return kExitOk;
     }
-    io.out << describe_machine(load_system_config(config_source(values)));
+    const SystemConfig config = load_system_config(config_source(values));
+    if (values.count("mesh") == 0) {
+      io.out << describe_machine(config);
+      return kExitOk;
+    }
+    try {
+      io.out << describe_mesh(config, parse_mesh_shape(values["mesh"].as<std::string>()));
+    } catch (const std::invalid_argument& e) {
+      throw UsageError(e.what());
+    }
     return kExitOk;
   };
   return {"info", "draw a platform: topology, link figures, address ranges", run};

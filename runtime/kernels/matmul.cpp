@@ -9,9 +9,8 @@ namespace {
 
 using tl::Tile;
 
-constexpr uint64_t kEdge = 128;
-/// Tiles of A that stay while the columns of B pass by.
-constexpr uint64_t kPanelBytes = 256 << 10;
+/// Elements of a tile of A or B; the accumulator has half as many.
+constexpr uint64_t kTile = 32768;
 
 struct Run {
   uint64_t begin = 0, rows = 0;
@@ -59,7 +58,8 @@ class Product {
 
   void run() {
     for (const Segment& s : m_segments) {
-      for (uint64_t i = 0; i < s.rows; i += kEdge) rows(s, i, std::min(kEdge, s.rows - i));
+      m_tiles = matmul_tiles(s.rows, s.cols, m_k, m_transposed);
+      for (uint64_t i = 0; i < s.rows; i += m_tiles.rows) rows(s, i, std::min(m_tiles.rows, s.rows - i));
     }
   }
 
@@ -80,31 +80,36 @@ class Product {
   }
 
   void rows(const Segment& s, uint64_t i, uint64_t m) {
-    const bool keep = m * m_k * item() <= kPanelBytes;
-    std::vector<Tile> panel;  // of A, by the depth where each begins
+    m_whole = m_tiles.whole_a && m_k != 0 ? load_a(s, i, m, 0, m_k) : Tile();
+    m_panel.clear();
     for (uint64_t j = 0; j < s.cols;) {
       const uint64_t col = s.first_col + j;
-      uint64_t n = std::min(kEdge, s.cols - j);
+      uint64_t n = std::min(m_tiles.cols, s.cols - j);
       if (m_transposed) run_of(s.batch * b_rows() + col, n, n);
       Tile acc;
       size_t step = 0;
       for (uint64_t k = 0; k < m_k; ++step) {
-        uint64_t depth = std::min(kEdge, m_k - k);
+        uint64_t depth = std::min(m_tiles.depth, m_k - k);
         const Tile b = fetch_b(s.batch * b_rows(), col, n, k, depth);
-        Tile a;
-        if (step < panel.size()) {
-          a = panel[step];
-        } else {
-          a = m_tl.load(s.a + (i * m_k + k) * item(), m, depth, m_k, m_dtype);
-          if (keep) panel.push_back(a);
-        }
-        acc = m_tl.dot(a, b, acc);
+        acc = m_tl.dot(fetch_a(s, i, m, k, depth, step), b, acc);
         k += depth;
       }
       if (!acc) acc = m_tl.zeros(m, n, accumulator(m_dtype));
       finish(s, i, j, acc);
       j += n;
     }
+  }
+
+  Tile load_a(const Segment& s, uint64_t i, uint64_t m, uint64_t k, uint64_t depth) {
+    return m_tl.load(s.a + (i * m_k + k) * item(), m, depth, m_k, m_dtype);
+  }
+
+  /// [m, depth] of A; those of a row of tiles stay while the columns of B pass by.
+  Tile fetch_a(const Segment& s, uint64_t i, uint64_t m, uint64_t k, uint64_t depth, size_t step) {
+    if (!m_whole) return load_a(s, i, m, k, depth);
+    if (depth == m_k) return m_whole;
+    if (step == m_panel.size()) m_panel.push_back(m_tl.strided(m_whole, k, m, depth, m_k, 1));
+    return m_panel[step];
   }
 
   /// [depth, n] of B; `depth` shrinks to what lies together.
@@ -137,9 +142,28 @@ class Product {
   Addr m_bias = 0;
   std::vector<Segment> m_segments;
   std::vector<Run> m_runs;
+  MatmulTiles m_tiles;
+  Tile m_whole;               ///< the rows of A at hand
+  std::vector<Tile> m_panel;  ///< their pieces, by the step of the depth
 };
 
 }  // namespace
+
+MatmulTiles matmul_tiles(uint64_t rows, uint64_t cols, uint64_t k, bool transposed) {
+  MatmulTiles t;
+  k = std::max<uint64_t>(1, k);
+  t.rows = std::max<uint64_t>(1, std::min(rows, std::clamp<uint64_t>(kTile / k, 16, 128)));
+  t.whole_a = t.rows * k <= kTile;
+  const uint64_t most = std::max<uint64_t>(128, kTile / 2 / t.rows);
+  if (transposed) {
+    t.depth = std::min<uint64_t>(k, 1024);
+    t.cols = std::min({cols, most, kTile / t.depth});
+  } else {
+    t.cols = std::min<uint64_t>({cols, most, 1024});
+    t.depth = std::min(k, kTile / std::max<uint64_t>(1, t.cols));
+  }
+  return t;
+}
 
 void matmul_kernel(tl::Tl& tl, const tl::Args& args) {
   ArgReader in(args);

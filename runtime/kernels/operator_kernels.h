@@ -71,6 +71,14 @@ enum class Rows : uint8_t {
   Gather,        ///< operand: indices [rows, columns of dst]
 };
 
+/// Tiles of a product of rows x k and k x cols on one PE: deep enough that rows of A and transposed B are read in one
+/// piece, wide enough that those of B are.
+struct MatmulTiles {
+  uint64_t rows = 1, cols = 1, depth = 1;
+  bool whole_a = false;  ///< `rows` of A are read at once
+};
+MatmulTiles matmul_tiles(uint64_t rows, uint64_t cols, uint64_t k, bool transposed);
+
 /// \throws std::invalid_argument when one of the names stands for something else already
 void register_operator_kernels(tl::KernelRegistry& registry);
 

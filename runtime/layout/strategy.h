@@ -156,9 +156,9 @@ struct OpArgs {
   int64_t start = 0;           ///< slice
   int64_t end = std::numeric_limits<int64_t>::max();
   int64_t step = 1;
-  int64_t index = 0;            ///< select; chunk: how many
+  int64_t index = 0;            ///< select; chunk: how many; triu, tril: the diagonal
   int64_t normalized_dims = 1;  ///< layer_norm, rms_norm: how many last dimensions
-  double value = 0;             ///< the number of a scalar operator
+  double value = 0;             ///< the number of a scalar operator; layer_norm, rms_norm: an epsilon (0: torch's)
   double p = 2;                 ///< norm
   bool keepdim = false;         ///< reductions
   bool inplace = false;         ///< pointwise: the result is the first operand

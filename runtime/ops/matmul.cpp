@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "runtime/ops/internal.h"
 
@@ -19,16 +21,6 @@ struct Problem {
   Tensor bias;  ///< n elements, or not deployed
   uint64_t rows() const { return a_of.size() * m; }
 };
-
-/// Shards with something in them, copies counted once.
-uint64_t busy_pes(const layout::Layout& l) {
-  uint64_t busy = 0;
-  for (const layout::Shard& s : l.shards()) {
-    const bool copy = (l.replicated_over_cubes() && value(s.cube) > 0) || (l.replicated_over_pes() && value(s.pe) > 0);
-    if (s.elements != 0 && !copy) ++busy;
-  }
-  return busy;
-}
 
 /// Runs of whole rows of `cols` elements: how many, and where.
 std::vector<std::pair<uint64_t, Addr>> runs(const Placed& flat, CubeId cube, PeId pe, uint64_t cols) {
@@ -49,33 +41,61 @@ class Product {
  public:
   Product(Context& context, Problem problem) : m_context(context), m_p(std::move(problem)) {}
 
-  /// Into a tensor of `shape`, rows x n elements.
+  /// Into a tensor of `shape`, rows x n elements: computed where it shall lie, or cut into better blocks and moved.
   Tensor run(const Shape& shape, DType dtype, const DPPolicy& policy) {
     const bool plane = shape.size() == 2 && shape[0] == m_p.rows();
-    const bool rows_lie = shape.size() >= 2 && shape.back() == m_p.n;
-    const layout::Layout wanted(shape, dtype, policy, m_context.config().cubes(), m_context.config().pes);
-    const bool in_place = plane || (rows_lie && policy == by_rows(policy));
-    if (in_place && (small() || busy_pes(wanted) * 2 >= useful_pes())) {
-      Tensor out = make(m_context, shape, dtype, policy);
-      compute(out, plane);
-      return out;
+    const bool rows_lie = shape.size() >= 2 && shape.back() == m_p.n && policy == by_rows(policy);
+    const Shape flat{m_p.rows(), m_p.n};
+    double best = std::numeric_limits<double>::infinity();
+    if (plane || rows_lie) best = cost(layout_of(shape, dtype, policy), plane);
+    std::optional<DPPolicy> blocks;
+    for (const CubePolicy cube : {CubePolicy::RowWise, CubePolicy::ColumnWise}) {
+      for (const PePolicy pe : {PePolicy::RowWise, PePolicy::ColumnWise}) {
+        DPPolicy candidate;
+        candidate.cube = cube;
+        candidate.pe = pe;
+        const layout::Layout l = layout_of(flat, dtype, candidate);
+        const double c =
+            cost(l, true) + kMoveCost + 2 * static_cast<double>(largest(l, true).rows * largest(l, true).cols);
+        if (c >= best) continue;
+        best = c;
+        blocks = candidate;
+      }
     }
-    Tensor out = make(m_context, {m_p.rows(), m_p.n}, dtype, spread());
-    compute(out, true);
-    return reshaped(m_context, out, shape, policy);
+    Tensor out = make(m_context, blocks ? flat : shape, dtype, blocks.value_or(policy));
+    compute(out, blocks || plane);
+    return blocks ? reshaped(m_context, out, shape, policy) : out;
   }
 
  private:
-  uint64_t pes() const { return uint64_t{m_context.config().cubes()} * m_context.config().pes; }
-  bool small() const { return m_p.rows() * m_p.n * std::max<uint64_t>(1, m_p.k) <= 1 << 16; }
-  uint64_t useful_pes() const { return std::min(pes(), std::max(m_p.rows(), m_p.n)); }
-  DPPolicy spread() const {
-    DPPolicy p = rows_over_all();
-    if (m_p.rows() < pes() && m_p.n > m_p.rows()) {
-      p.cube = CubePolicy::ColumnWise;
-      p.pe = PePolicy::ColumnWise;
-    }
-    return p;
+  /// Another launch, in elements that a DMA moves meanwhile.
+  static constexpr double kMoveCost = 100000;
+
+  layout::Layout layout_of(const Shape& shape, DType dtype, const DPPolicy& policy) const {
+    return {shape, dtype, policy, m_context.config().cubes(), m_context.config().pes};
+  }
+
+  /// The block of the PE with most to do.
+  Block largest(const layout::Layout& l, bool plane) const {
+    const layout::Shard& s = l.shards().front();  // leading parts are the full ones
+    if (plane) return {0, s.rows.count, 0, s.cols.count, 0};
+    return {0, s.elements / m_p.n, 0, m_p.n, 0};
+  }
+
+  /// What the PE with most to do spends, in elements that its DMA moves: rows of A and columns of B, which are turned
+  /// around when they come as rows, a start for every piece, and a part for the MACs.
+  double cost(const layout::Layout& l, bool plane) const {
+    constexpr double kStart = 2000, kMacs = 100;
+    const Block b = largest(l, plane);
+    const kernels::MatmulTiles t = kernels::matmul_tiles(b.rows, b.cols, m_p.k, m_p.transposed);
+    const uint64_t down = ceil_div(b.rows, t.rows), across = ceil_div(b.cols, std::max<uint64_t>(1, t.cols));
+    const uint64_t steps = ceil_div(m_p.k, t.depth);
+    uint64_t pieces = down * across * (m_p.transposed ? (steps == 1 ? 1 : b.cols) : m_p.k);
+    if (!m_p.transposed && b.cols == m_p.n && across == 1) pieces = down * steps;
+    pieces += t.whole_a ? down : b.rows * steps * across;
+    const double a = static_cast<double>(b.rows * m_p.k) * static_cast<double>(t.whole_a ? 1 : across);
+    const double from_b = static_cast<double>(b.cols * m_p.k * down) * (m_p.transposed ? 2 : 1);
+    return a + from_b + kStart * static_cast<double>(pieces) + static_cast<double>(b.rows * b.cols * m_p.k) / kMacs;
   }
 
   Block block_of(const Placed& to, const layout::Shard& s, bool plane) const {

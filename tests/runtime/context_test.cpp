@@ -259,6 +259,32 @@ TEST_F(ContextTest, ARankThatWaitsForeverIsReportedAfterTheStallLimit) {
   });
 }
 
+TEST_F(ContextTest, RanksThatEndTogetherAreNoStall) {
+  Machine m(tiny(4));
+  run([&] {
+    // One rank ends, and one that another wakes in that delta cycle ends in the next: before the spawner has looked, in
+    // one of the two orders.
+    for (const uint32_t first : {1u, 2u}) {
+      const Ps begin = now();
+      sc_core::sc_event go;
+      m.ctx.spawn(
+          [&](uint32_t rank) {
+            if (rank == 0) {
+              sc_core::wait(1, sc_core::SC_US);
+            } else if (rank == 3) {
+              sc_core::wait(go);
+            } else {
+              sc_core::wait(10, sc_core::SC_NS);
+              if (rank != first) go.notify(sc_core::SC_ZERO_TIME);
+              if (rank != first) sc_core::wait(100, sc_core::SC_NS);
+            }
+          },
+          4);
+      EXPECT_EQ(now() - begin, us(1));
+    }
+  });
+}
+
 TEST_F(ContextTest, AKernelThatNeverEndsIsReportedByPe) {
   SystemConfig c = tiny(1);
   c.simulation.stall_limit = us(50);
