@@ -56,7 +56,7 @@ po::options_description bench_options() {
 
   po::options_description run("Run");
   auto add_run = run.add_options();
-  add_run("steps", number(2), "forward passes; the first one also makes connections");
+  add_run("steps", number(1), "forward passes; the first one also makes connections");
   add_run("sweep", text("WHAT"),
           "placements: every layout of the layer of tp_mlp, ranked by simulated time, instead of the two styles");
   add_run("no-check", "do not compare with the host's numbers, which takes most of the time of a large model");

@@ -24,7 +24,7 @@ struct BenchOptions {
   uint64_t layers = 2, vocabulary = 1024, length = 256, batch = 1;
   uint64_t seed = 1;
   DType dtype = DType::Float32;
-  uint32_t steps = 2;
+  uint32_t steps = 1;
   bool bias = true;
   bool loss_parallel = false;
   bool rms_norm = false;
