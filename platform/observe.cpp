@@ -16,6 +16,7 @@
 #include "models/observe/wave_sink.h"
 #include "platform/cli/command.h"
 #include "platform/machine.h"
+#include "runtime/dtensor/session.h"
 
 namespace ahbm::platform {
 
@@ -129,9 +130,12 @@ void Observing::attach(Machine& machine) {
   machine.context->distributed.on_collective = [&im](const runtime::distributed::CollectiveRecord& r) {
     if (im.observation == nullptr) return;
     const std::string name = fmt::format("{} {}", ccl::to_string(r.collective), r.algorithm);
-    for (uint32_t rank = 0; rank < r.world_size; ++rank) {
-      im.observation->collective(rank, name.c_str(), 0, r.seq, r.bytes, r.start, r.end);
+    for (const uint32_t rank : r.members) {
+      im.observation->collective(rank, name.c_str(), r.group, r.seq, r.bytes, r.start, r.end);
     }
+  };
+  machine.context->dtensor_session().on_operation = [&im](const dtensor::OperationRecord& r) {
+    if (im.observation != nullptr) im.observation->operation(r.rank, r.name.c_str(), r.begin, r.end);
   };
 }
 

@@ -12,7 +12,18 @@ namespace ahbm::observe {
 namespace {
 
 // Kinds of tracks of one point. Channels of a memory count from kFirstChannel.
-enum What : uint32_t { kData, kControl, kKernels, kRegions, kSends, kReceives, kWaits, kRank, kFirstChannel };
+enum What : uint32_t {
+  kData,
+  kControl,
+  kKernels,
+  kRegions,
+  kSends,
+  kReceives,
+  kWaits,
+  kRank,
+  kOperations,
+  kFirstChannel
+};
 
 std::string micros(Ps t) {
   return fmt::format("{}.{:06}", t / 1000000, t % 1000000);
@@ -166,6 +177,11 @@ void ChromeTrace::on_event(const Point& point, const Event& e) {
       if (!inside(e.begin, e.end)) return;
       slice(free_track(point, kRank, e.begin, e.end, ""), e.name, "collective", e.begin, e.end,
             fmt::format(R"("bytes":{},"group":{},"seq":{})", e.bytes, e.group, e.seq));
+      return;
+    case EventKind::Operation:
+      if (!inside(e.begin, e.end)) return;
+      // Calls of one rank nest, so one track has room for all.
+      slice(track(point, kOperations, 0, "operations"), e.name, "operation", e.begin, e.end, "");
       return;
     default:
       on_pe(point, e);

@@ -42,6 +42,8 @@ Kind kind_of(const Event& e) {
       return {"/ahbm/pe/sfr", LogLevel::Trace};
     case EventKind::Collective:
       return {"/ahbm/runtime/collective", LogLevel::Info};
+    case EventKind::Operation:
+      return {"/ahbm/runtime/operation", LogLevel::Debug};
   }
   return {"/ahbm", LogLevel::Trace};
 }
@@ -91,6 +93,8 @@ std::string text_of(const Event& e) {
       return fmt::format("{} = {:#x} from {} ps", e.name, e.value, e.begin);
     case EventKind::Collective:
       return fmt::format("{} (group {}, seq {}) of {} B took {} ps", e.name, e.group, e.seq, e.bytes, e.end - e.begin);
+    case EventKind::Operation:
+      return fmt::format("{} took {} ps", e.name, e.end - e.begin);
   }
   return "?";
 }

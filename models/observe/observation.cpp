@@ -114,6 +114,16 @@ void Observation::collective(uint32_t rank, const char* name, uint32_t group, ui
   m_ranks[rank]->tell(e);
 }
 
+void Observation::operation(uint32_t rank, const char* name, Ps begin, Ps end) {
+  if (rank >= m_ranks.size() || m_ranks[rank] == nullptr) return;
+  Event e;
+  e.kind = EventKind::Operation;
+  e.name = name;
+  e.begin = begin;
+  e.end = end;
+  m_ranks[rank]->tell(e);
+}
+
 std::vector<std::string> Observation::paths() const {
   std::vector<std::string> out;
   for (const Spot& s : m_spots) out.push_back(s.tap->point().path);

@@ -28,6 +28,9 @@ class Observation {
   /// A collective of a rank is over; for the runtime's users.
   void collective(uint32_t rank, const char* name, uint32_t group, uint32_t seq, uint64_t bytes, Ps begin, Ps end);
 
+  /// A call that a rank's program made is over: an operator on a distributed tensor, say.
+  void operation(uint32_t rank, const char* name, Ps begin, Ps end);
+
   /// Every place, in the order of the machine.
   std::vector<std::string> paths() const;
 

@@ -47,6 +47,7 @@ enum class EventKind : uint8_t {
   Reset,        ///< Pe: everything is at its reset value
   Register,     ///< Pe: register `name` is `value` from `begin` on
   Collective,   ///< Rank: ran over [begin, end)
+  Operation,    ///< Rank: a call of the program over [begin, end); calls of one rank nest
 };
 
 enum class Wait : uint8_t { Message, Credit, Launch };

@@ -192,6 +192,7 @@ std::shared_ptr<Operation> DistributedContext::arrive(GroupState& g, std::option
     r.seq = seq;
     r.group = g.number;
     r.world_size = g.size();
+    r.members = g.global_ranks;
     r.dtype = call.dtype;
     r.op = call.op;
     r.root = call.root;
@@ -690,6 +691,7 @@ Work DistributedContext::post(const GroupPtr& g, const Tensor& tensor, const Pee
     op->record->world_size = 2;
     op->record->dtype = call.dtype;
     op->record->root = call.root;
+    op->record->members = {g->global_ranks[call.root], g->global_ranks[call.peer]};
     work->operation = std::move(op);
     mine.push_back({work, tensor});
   } else {

@@ -71,12 +71,13 @@ struct CollectiveRecord {
   /// As nccl-tests: of a rank's logical tensor; all_gather and gather: of the gathered one; reduce_scatter and scatter:
   /// of the whole input; all_to_all: of the largest rank's input
   uint64_t bytes = 0;
-  Ps start = 0;              ///< the first descriptor leaves the host; 0 when nothing was launched
-  Ps end = 0;                ///< the last completion has arrived
-  uint32_t connections = 0;  ///< made for this call, before `start`
-  uint32_t parts = 0;        ///< ranks that have finished
-  uint32_t group = 0;        ///< number of the process group in this context, 0: the default one
-  uint32_t root = 0;         ///< group rank
+  Ps start = 0;                   ///< the first descriptor leaves the host; 0 when nothing was launched
+  Ps end = 0;                     ///< the last completion has arrived
+  uint32_t connections = 0;       ///< made for this call, before `start`
+  uint32_t parts = 0;             ///< ranks that have finished
+  uint32_t group = 0;             ///< number of the process group in this context, 0: the default one
+  uint32_t root = 0;              ///< group rank
+  std::vector<uint32_t> members;  ///< global ranks, by group rank
   /// What ran on each cube, for a checker: the module's view of the group and of the lane's call, and which elements of
   /// which block the lane carried. Empty when nothing was launched.
   ccl::Group ranks;

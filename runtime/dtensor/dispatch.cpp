@@ -214,6 +214,7 @@ std::shared_ptr<const OpDecision> decision_of(Op op, const Operands& inputs, con
 
 std::vector<DTensor> dispatch(Op op, const Operands& inputs, const OpArgs& args) {
   const DeviceMesh mesh = first_distributed(op, inputs).device_mesh();
+  const NamedOperation operation(mesh.session(), [op] { return to_string(op); });
   const auto decision = decide_call(op, inputs, args, mesh.session());
   if (decision->outputs.empty()) {
     throw std::invalid_argument(

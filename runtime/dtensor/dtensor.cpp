@@ -261,6 +261,8 @@ DTensor distribute_tensor(const Tensor& tensor, const DeviceMesh& mesh, const Pl
   Context& context = mesh.context();
   if (outside(mesh)) return DTensor(mesh, spec, nothing_of(context, spec));
   refuse_cube_partial(tensor, "distribute_tensor");
+  const NamedOperation operation(mesh.session(),
+                                 [&] { return "distribute_tensor " + short_string(spec.placements()); });
   const AtWork at_work(mesh.session(), mesh.layout());
   Distribution distribution(mesh, spec, tensor, options);
   for (const DistributeStep& step : steps) distribution.run(step);

@@ -326,12 +326,14 @@ Tensor nothing_of(Context& context, const DTensorSpec& spec) {
 }
 
 Part redistribute_part(const DeviceMesh& mesh, const RedistributePlan& plan, Part part, const DPPolicy& policy) {
+  const NamedOperation operation(mesh.session(), [&] { return "redistribute " + trace(plan); });
   const AtWork at_work(mesh.session(), mesh.layout());
   for (size_t i = 0; i < plan.steps.size(); ++i) part = Step(mesh, plan, i, policy).run(std::move(part));
   return part;
 }
 
 Finish start_redistribute(const DeviceMesh& mesh, const RedistributePlan& plan, Part part, const DPPolicy& policy) {
+  const NamedOperation operation(mesh.session(), [&] { return "redistribute " + trace(plan); });
   const AtWork at_work(mesh.session(), mesh.layout());
   size_t last = plan.steps.size();
   for (size_t i = 0; i < plan.steps.size(); ++i) {

@@ -49,6 +49,10 @@ ProcessGroup Session::group(RankList ranks) {
   return entry.group;
 }
 
+uint32_t Session::rank() const {
+  return m_context.distributed.get_rank();
+}
+
 std::vector<std::string> Session::exchange(const MeshLayout& mesh, const std::string& mine, const char* operation) {
   const std::optional<uint32_t> position = mesh.index_of(m_context.distributed.get_rank());
   if (!position || mesh.size() == 1) return {mine};

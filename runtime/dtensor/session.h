@@ -2,6 +2,7 @@
 // scopes of every thread, and a meeting point for metadata.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,12 +13,21 @@
 
 namespace ahbm::dtensor {
 
+/// A call of a rank's program on distributed tensors, from its begin to its return.
+struct OperationRecord {
+  uint32_t rank = 0;
+  std::string name;  ///< mm, redistribute S0R→RR, ...
+  Ps begin = 0;
+  Ps end = 0;
+};
+
 class Session {
  public:
   explicit Session(runtime::Context& context) : m_context(context) {}
 
   runtime::Context& context() const { return m_context; }
   StrategyEngine& engine() { return m_engine; }
+  uint32_t rank() const;  ///< of the calling thread
 
   /// The process group of these ranks, in any order. Made on the caller's first request by new_group, so every rank of
   /// the world asks for the same groups in the same order. The whole world is the default group.
@@ -26,6 +36,9 @@ class Session {
 
   /// Every rank of the mesh brings a text and gets all of them, in mesh order. Metadata only: takes no simulated time.
   std::vector<std::string> exchange(const MeshLayout& mesh, const std::string& mine, const char* operation);
+
+  /// Called when an operation has returned. Those of one rank nest.
+  std::function<void(const OperationRecord&)> on_operation;
 
   struct Scopes {
     uint32_t implicit_replication = 0;
@@ -56,6 +69,25 @@ class Session {
   std::map<RankList, Group> m_groups;
   std::map<RankList, Place> m_places;
   std::map<sc_core::sc_process_handle, Scopes> m_scopes;
+};
+
+/// Tells of an operation when it dies, if somebody listens. `name()` makes the name then.
+template <typename Name>
+class NamedOperation {
+ public:
+  NamedOperation(Session& session, Name name) : m_session(session), m_name(std::move(name)), m_begin(now()) {}
+  ~NamedOperation() {
+    if (m_session.on_operation && !sc_core::sc_is_unwinding())
+      m_session.on_operation({m_session.rank(), m_name(), m_begin, now()});
+  }
+  NamedOperation(const NamedOperation&) = delete;
+  NamedOperation& operator=(const NamedOperation&) = delete;
+
+ private:
+  static Ps now() { return sc_core::sc_time_stamp().value(); }
+  Session& m_session;
+  Name m_name;
+  Ps m_begin;
 };
 
 /// The mesh that the calling thread's operators work on, while it lives: collectives are told apart by it.

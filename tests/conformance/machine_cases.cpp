@@ -33,7 +33,8 @@ struct Seen {
   std::vector<std::string> sequence;
   std::vector<int64_t> elements;
   std::map<std::string, uint32_t> counts;
-  YAML::Node answer;  ///< of a mesh query
+  std::map<std::string, uint32_t> merged;  ///< what the plan would take with groups over several mesh dimensions
+  YAML::Node answer;                       ///< of a mesh query
 };
 
 std::vector<double> values_of(const Tensor& t) {
@@ -131,6 +132,18 @@ void see_outputs(const std::vector<DTensor>& outputs, Seen& seen) {
   }
 }
 
+/// Collectives of a redistribution whose neighbouring steps are merged wherever they may be. The runtime does not merge
+/// when it runs, so this is about the plan.
+std::map<std::string, uint32_t> merged_counts(const DTensorSpec& from, const Placements& to) {
+  std::map<std::string, uint32_t> out;
+  const RedistributePlan plan = plan_redistribute(from, to);
+  for (const MergedStep& m : merge_steps(plan, [](const std::vector<uint32_t>&) { return true; })) {
+    const CollectiveKind kind = plan.steps[m.first].collective;
+    if (kind != CollectiveKind::None) ++out[to_string(kind)];
+  }
+  return out;
+}
+
 void run_op_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
   const DeviceMesh mesh = device_mesh(context, mesh_of(node["mesh"]));
   const OpCase op = parse_op_case(node["op"]);
@@ -148,6 +161,13 @@ void run_op_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
       seen.elements.insert(seen.elements.end(), elements.begin(), elements.end());
       for (const auto& [kind, n_calls] : building.counts()) seen.counts[kind] += n_calls;
     }
+  }
+  if (node["expect"]["comm_if_flattened_groups"]) {
+    if (op.name != "redistribute" && op.name != "full_tensor") {
+      throw CaseError("comm_if_flattened_groups of " + op.name + ": expected redistribute or full_tensor");
+    }
+    seen.merged = merged_counts(inputs.at(0).spec(), op.name == "redistribute" ? placements_of(required(op.node, "to"))
+                                                                               : all_replicate(mesh.ndim()));
   }
   comm.reset();
   OpResult result = op.run(context, mesh, inputs);
@@ -239,6 +259,10 @@ void check_comm(const YAML::Node& expect, const std::vector<Seen>& seen, const R
     most.resize(std::max(most.size(), s.elements.size()));
     for (size_t i = 0; i < s.elements.size(); ++i) most[i] = std::max(most[i], s.elements[i]);
     if (!verdict.passed()) return;
+  }
+  if (expect["comm_if_flattened_groups"]) {
+    compare_counts("comm_if_flattened_groups", expect["comm_if_flattened_groups"], seen[members.front()].merged,
+                   verdict);
   }
   if (expect["comm_elems"]) {
     verdict.compare("comm_elems", one_line(expect["comm_elems"]), one_line(YAML::Node(most)));

@@ -267,6 +267,29 @@ TEST_F(DispatchTest, CommDebugModeNestsAndTellsWhatHappened) {
   });
 }
 
+TEST_F(DispatchTest, OperationsAreToldWithWhatIsInsideThem) {
+  World w(2);
+  run([&] {
+    std::vector<OperationRecord> told;
+    w.ctx.dtensor_session().on_operation = [&](const OperationRecord& r) {
+      if (r.rank == 0) told.push_back(r);
+    };
+    w.on_ranks([&](uint32_t) {
+      const DeviceMesh mesh = init_device_mesh(w.ctx, "sip", {2});
+      const DTensor x = distribute_tensor(to_tensor(w.ctx, arange({4, 4})), mesh, {Shard{0}});
+      matmul(x, x);
+    });
+    w.ctx.dtensor_session().on_operation = nullptr;
+    ASSERT_EQ(told.size(), 3u);
+    EXPECT_EQ(told[0].name, "distribute_tensor S0");
+    EXPECT_EQ(told[1].name, "redistribute S0→R");
+    EXPECT_EQ(told[2].name, "matmul");
+    EXPECT_LE(told[2].begin, told[1].begin);
+    EXPECT_GE(told[2].end, told[1].end);
+    EXPECT_GT(told[1].end, told[1].begin);
+  });
+}
+
 TEST_F(DispatchTest, ShardingAsText) {
   const MeshPtr mesh = MeshLayout::create({2, 2});
   const std::string text = visualize_sharding(DTensorSpec(mesh, {Shard{0}, Shard{1}}, {3, 4}, DType::Float32));
