@@ -146,6 +146,14 @@ void read_model(BenchOptions& o, const po::variables_map& values) {
   if (o.bench != "tp_mlp" && o.heads % o.tensor != 0) {
     throw UsageError(fmt::format("--heads: {} on {} tensor-parallel ranks, expected a multiple", o.heads, o.tensor));
   }
+  // Operators on distributed tensors leave dimensions alone that are smaller than the number of ranks.
+  const auto require_one_each = [&](const char* name, uint64_t n) {
+    if (n >= o.tensor) return;
+    throw UsageError(
+        fmt::format("--{}: {} on {} tensor-parallel ranks, expected at least one for each", name, n, o.tensor));
+  };
+  if (o.bench != "tp_attention") require_one_each("inner", o.inner);
+  if (o.has_model()) require_one_each("vocabulary", o.vocabulary);
   if (o.batch % o.data != 0) {
     throw UsageError(
         fmt::format("--batch: {} sequences on {} data-parallel ranks, expected a multiple", o.batch, o.data));
@@ -175,10 +183,10 @@ uint32_t count_of(const BenchRow& row, const char* kind) {
 }
 
 std::string table_columns(bool sweep) {
-  return fmt::format("#{:<24} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>9} {:>9}  {}\n", sweep ? "layouts" : "style",
-                     "step", "time", "compute", "collective", "host", "bytes", "error",
+  return fmt::format("#{:<24} {:>5} {:>11} {:>11} {:>11} {:>11} {:>11} {:>9} {:>9}  {}\n", sweep ? "layouts" : "style",
+                     sweep ? "place" : "step", "time", "compute", "collective", "host", "bytes", "error",
                      sweep ? "estimate" : "vs single", "collectives") +
-         fmt::format("#{:<24} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>9} {:>9}\n", "", "", "(us)", "(us)", "(us)",
+         fmt::format("#{:<24} {:>5} {:>11} {:>11} {:>11} {:>11} {:>11} {:>9} {:>9}\n", "", "", "(us)", "(us)", "(us)",
                      "(us)", "(B)", "", sweep ? "(us)" : "");
 }
 
