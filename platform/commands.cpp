@@ -2,7 +2,9 @@
 
 #include <map>
 
+#include "platform/bench_runner.h"
 #include "platform/cli/all_reduce.h"
+#include "platform/cli/bench.h"
 #include "platform/cli/tune.h"
 #include "platform/collective_runner.h"
 #include "platform/tune_runner.h"
@@ -33,6 +35,7 @@ CommandTable commands() {
   table.add(tune_command(names, [tunable](const std::string& name, const AllReduceJob& job, TuneReport& report) {
     run_tune(tunable.at(name), job, report);
   }));
+  table.add(bench_command(run_bench));
   return table;
 }
 
