@@ -66,7 +66,6 @@ void pass_hops(const std::vector<Hop*>& hops, Ps now, Transit& t) {
   t.tail = tail;
 }
 inline void pass_hops(const std::vector<Hop*>& hops, Ps now, Transit& t) {
-  for (const Hop* hop : hops) hop->prefetch(t.channel);
   if (t.channel == Channel::Control) return pass_hops<Channel::Control>(hops, now, t);
   // The channels share nothing but the figures, so the doorbell of a fused NOTIFY may follow behind.
   pass_hops<Channel::Data>(hops, now, t);

@@ -103,12 +103,6 @@ class alignas(64) Hop {
     tail = std::max(slot.end, tail) + m_latency;
     head = slot.begin + m_latency;
   }
-  /// The host fetches what a pass will touch: a route is known before it is taken.
-  void prefetch(Channel channel) const {
-    __builtin_prefetch(&m_lanes[static_cast<size_t>(channel)], 1);
-    __builtin_prefetch(&m_stats, 1);
-  }
-
   LinkParams link() const { return {m_bytes_per_second, m_latency}; }
   const Framing& framing() const { return m_framing; }
   const HopStats& stats() const { return m_stats; }
