@@ -19,7 +19,7 @@
 
 namespace ahbm::ccl {
 
-constexpr uint32_t kAbiVersion = 2;
+constexpr uint32_t kAbiVersion = 3;
 
 enum class Collective : uint8_t {
   AllReduce,
