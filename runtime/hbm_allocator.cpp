@@ -7,8 +7,7 @@
 
 namespace ahbm::runtime {
 
-HbmAllocator::HbmAllocator(std::string name, Addr base, uint64_t bytes)
-    : m_name(std::move(name)), m_bytes(bytes) {
+HbmAllocator::HbmAllocator(std::string name, Addr base, uint64_t bytes) : m_name(std::move(name)), m_bytes(bytes) {
   if (bytes > 0) m_free.emplace(base, bytes);
 }
 
