@@ -85,7 +85,7 @@ class Product {
     for (uint64_t j = 0; j < s.cols;) {
       const uint64_t col = s.first_col + j;
       uint64_t n = std::min(m_tiles.cols, s.cols - j);
-      if (m_transposed) run_of(s.batch * b_rows() + col, n, n);
+      if (m_transposed && m_k > 0) run_of(s.batch * b_rows() + col, n, n);
       Tile acc;
       size_t step = 0;
       for (uint64_t k = 0; k < m_k; ++step) {
