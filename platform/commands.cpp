@@ -1,7 +1,9 @@
 #include "platform/commands.h"
 
 #include "platform/all_reduce_runner.h"
+#include "platform/bench_runner.h"
 #include "platform/cli/all_reduce.h"
+#include "platform/cli/bench.h"
 #include "platform/collective_runner.h"
 
 namespace ahbm::platform {
@@ -21,6 +23,7 @@ CommandTable commands() {
       run_collective(collective, job, report);
     }));
   }
+  table.add(bench_command(run_bench));
   return table;
 }
 

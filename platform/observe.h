@@ -11,6 +11,9 @@
 namespace ahbm::models {
 class System;
 }
+namespace ahbm::observe {
+class Sink;
+}
 
 namespace ahbm::platform {
 
@@ -36,6 +39,9 @@ class Observing {
 
   /// \throws UsageError for a filter that selects nothing and a recorder's path that no socket has
   void attach(Machine& machine);
+
+  /// Shows the machine to a sink of the caller's, too; after `attach`.
+  void watch(Machine& machine, observe::Sink& sink);
 
   /// Ends and writes every file. \throws std::runtime_error when one could not be written completely
   void finish();
