@@ -214,7 +214,10 @@ Launch Context::launch(const std::string& kernel, const std::vector<KernelArg>& 
     request.pes.push_back(std::move(pe));
     ++index;
   }
-  for (const Tensor& t : tensors) request.keep_alive.push_back(t.handle());
+  for (const Tensor& t : tensors) {
+    t.handle()->wait_writers();
+    request.keep_alive.push_back(t.handle());
+  }
   Launch launch = launch_each(std::move(request));
   for (const Tensor& t : tensors) t.handle()->add_pending(launch);
   return launch;

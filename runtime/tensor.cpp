@@ -115,6 +115,14 @@ void TensorHandle::wait_readers() {
   wait_all(device(), m_readers);
 }
 
+void TensorHandle::add_writer(const Launch& launch) {
+  add(m_writers, launch);
+}
+
+void TensorHandle::wait_writers() {
+  wait_all(device(), m_writers);
+}
+
 void TensorHandle::add_collective(const Launch& launch) {
   m_collectives.erase(
       std::remove_if(m_collectives.begin(), m_collectives.end(), [](const Launch& l) { return l->completed(); }),

@@ -60,6 +60,9 @@ class TensorHandle {
   /// The same for launches in which PEs read shards that are not their own: whoever changes the tensor waits for them.
   void add_reader(const Launch& launch);
   void wait_readers();
+  /// Launches in which a PE writes shards that are not its own: whoever reads or changes the tensor waits for them.
+  void add_writer(const Launch& launch);
+  void wait_writers();
   /// Collectives under way on this tensor. Later ones that read other cubes' parts wait for their end; whether they
   /// failed is told elsewhere.
   void add_collective(const Launch& launch);
@@ -78,6 +81,7 @@ class TensorHandle {
   std::vector<Addr> m_cube_buffers;   ///< SIP-major
   std::vector<Launch> m_pending;
   std::vector<Launch> m_readers;
+  std::vector<Launch> m_writers;
   std::vector<Launch> m_collectives;
 };
 

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <stdexcept>
 
 #include "models/core/config/units.h"
 #include "models/core/topology.h"
-#include "runtime/layout/mesh.h"
+#include "runtime/layout/topology_cost.h"
 
 namespace ahbm::platform {
 
@@ -16,31 +15,6 @@ namespace {
 
 constexpr uint64_t kExampleBytes = 1 << 20;
 constexpr size_t kGroupsShown = 8;
-
-/// What rings over the groups of one mesh dimension, all at once, ask of the links.
-struct RingCost {
-  uint32_t longest_step = 0;  ///< links between neighbours of a ring
-  uint32_t busiest_link = 0;  ///< rings that one directed link carries
-  Ps step_latency = 0;        ///< of the longest step
-};
-
-RingCost cost_of(const SystemConfig& c, const SipGraph& graph, const std::vector<dtensor::RankList>& groups) {
-  RingCost out;
-  std::map<std::pair<SipId, SipId>, uint32_t> load;
-  for (const dtensor::RankList& group : groups) {
-    if (group.size() < 2) continue;
-    for (size_t i = 0; i < group.size(); ++i) {
-      const SipId from{group[i]}, to{group[(i + 1) % group.size()]};
-      const std::vector<SipId> path = graph.path(from, to);
-      for (size_t k = 0; k + 1 < path.size(); ++k) {
-        out.busiest_link = std::max(out.busiest_link, ++load[{path[k], path[k + 1]}]);
-      }
-      out.longest_step = std::max(out.longest_step, graph.hops(from, to));
-    }
-  }
-  out.step_latency = out.longest_step * c.sip_link.latency;
-  return out;
-}
 
 /// Whether a group is a whole row or column of the SIP grid, or how far its members lie apart.
 std::string place_of(const SystemConfig& c, const dtensor::RankList& group) {
@@ -72,14 +46,14 @@ std::string describe_dim(const SystemConfig& c, const SipGraph& graph, const dte
   std::string out = fmt::format("  dim {}: {} group{} of {}, {}\n    {}\n", dim, groups.size(),
                                 groups.size() == 1 ? "" : "s", n, place_of(c, groups.front()), list_groups(groups));
   if (n < 2) return out;
-  const RingCost cost = cost_of(c, graph, groups);
+  const dtensor::RingLoad load = dtensor::ring_load(graph, groups);
   // A ring sends (n - 1) / n of the data twice, a step at a time.
-  const double seconds = 2.0 * (n - 1) / n * static_cast<double>(kExampleBytes) * cost.busiest_link /
+  const double seconds = 2.0 * (n - 1) / n * static_cast<double>(kExampleBytes) * load.busiest_link /
                          static_cast<double>(c.sip_link.bytes_per_second);
-  const Ps time = static_cast<Ps>(seconds * 1e12) + 2 * (n - 1) * cost.step_latency;
+  const Ps time = static_cast<Ps>(seconds * 1e12) + 2 * (n - 1) * load.longest_step * c.sip_link.latency;
   out += fmt::format("    a ring's step crosses up to {} link{}; with all groups at work a link carries {} ring{}\n",
-                     cost.longest_step, cost.longest_step == 1 ? "" : "s", cost.busiest_link,
-                     cost.busiest_link == 1 ? "" : "s");
+                     load.longest_step, load.longest_step == 1 ? "" : "s", load.busiest_link,
+                     load.busiest_link == 1 ? "" : "s");
   out += fmt::format("    all_reduce of {} by one-way rings in every group at once: about {}\n",
                      units::format_bytes(kExampleBytes), units::format_time(time));
   return out;

@@ -135,63 +135,106 @@ Box checked(Box b, const Placed& dst, const Placed& src) {
   return b;
 }
 
+/// Descriptors of one PE, cut where a launch is full.
+struct Descriptors {
+  uint64_t n = 0;
+  std::vector<uint64_t> words;
+};
+
 struct Copies {
+  Context& context;
   const Placed& dst;
   const Placed& src;
   const std::vector<Box>& boxes;
-  bool elsewhere = false;
+  bool elsewhere = false;  ///< of the source
 
-  /// Descriptor words of one PE, cut where a launch is full.
-  std::vector<std::pair<uint64_t, std::vector<uint64_t>>> of(CubeId cube, PeId pe, const std::vector<Region>& blocks) {
-    std::vector<std::pair<uint64_t, std::vector<uint64_t>>> out;
-    const Region to = dst.own(cube, pe);
-    if (count(to.extent) == 0) return out;
+  void append(std::vector<Descriptors>& out, CubeId cube, PeId pe, const Region& to,
+              const std::vector<Region>& blocks) {
     const uint64_t item = item_bytes(src.tensor().dtype()), dst_item = item_bytes(dst.tensor().dtype());
     for (const Box& box : boxes) {
       for (const Region& from : blocks) {
         const Piece piece(box, to, from);
         if (piece.empty()) continue;
-        if (out.empty() || out.back().second.size() > kMaxWords) out.emplace_back();
+        if (out.empty() || out.back().words.size() > kMaxWords) out.emplace_back();
         const Addr at = from.address + piece.src() * item;
-        piece.append(out.back().second, at, to.address, dst_item);
-        ++out.back().first;
+        piece.append(out.back().words, at, to.address, dst_item);
+        ++out.back().n;
         elsewhere = elsewhere || !src.is_own(cube, pe, at, piece.reach() * item);
       }
     }
-    return out;
+  }
+
+  void arguments(std::vector<uint64_t>& args, const Descriptors& d) const {
+    args = {word(src.tensor().dtype()), word(dst.tensor().dtype()), d.n};
+    args.insert(args.end(), d.words.begin(), d.words.end());
+  }
+
+  /// Every PE writes what it holds.
+  void by_owners() {
+    struct OfPe {
+      CubeId cube;
+      PeId pe;
+      std::vector<Descriptors> launches;
+    };
+    std::vector<OfPe> pes;
+    std::vector<Region> blocks;
+    size_t rounds = 0;
+    for (const layout::Shard& s : dst.layout().shards()) {
+      if (s.elements == 0) continue;
+      if (blocks.empty() || !src.same_for_all()) blocks = src.blocks(s.cube, s.pe);
+      std::vector<Descriptors> work;
+      append(work, s.cube, s.pe, dst.own(s.cube, s.pe), blocks);
+      if (work.empty()) continue;
+      rounds = std::max(rounds, work.size());
+      pes.push_back({s.cube, s.pe, std::move(work)});
+    }
+    for (size_t r = 0; r < rounds; ++r) {
+      KernelLaunch launch(context, "copy_boxes");
+      for (OfPe& pe : pes) {
+        if (pe.launches.size() > r) arguments(launch.on(dst.sip(), pe.cube, pe.pe), pe.launches[r]);
+      }
+      launch.reads(src.tensor(), elsewhere);
+      launch.writes(dst.tensor(), false);
+      launch.run();
+    }
+  }
+
+  /// One PE writes everything.
+  void by_one() {
+    const CubeId cube{0};
+    const PeId pe{0};
+    const std::vector<Region> blocks = src.blocks(cube, pe);
+    std::vector<Descriptors> work;
+    for (const Region& to : dst.all_blocks()) append(work, cube, pe, to, blocks);
+    for (const Descriptors& d : work) {
+      KernelLaunch launch(context, "copy_boxes");
+      arguments(launch.on(dst.sip(), cube, pe), d);
+      launch.reads(src.tensor(), true);
+      launch.writes_elsewhere(dst.tensor());
+      launch.run();
+    }
   }
 };
 
+/// Whether to start a kernel on every PE that holds something costs more than what they would do.
+bool is_tiny(const Placed& to, const Placed& from, const std::vector<Box>& boxes) {
+  constexpr uint64_t kBytes = 16 << 10, kPes = 4;
+  uint64_t elements = 0, pes = 0;
+  for (const layout::Shard& s : to.layout().shards()) {
+    elements += s.elements;
+    pes += s.elements != 0 ? 1 : 0;
+  }
+  if (pes <= kPes || boxes.size() > pes) return false;
+  return elements * std::max(item_bytes(to.tensor().dtype()), item_bytes(from.tensor().dtype())) <= kBytes;
+}
+
 void launch_copies(Context& context, const Placed& to, const Placed& from, const std::vector<Box>& boxes) {
   if (boxes.empty()) return;
-  Copies copies{to, from, boxes};
-  struct OfPe {
-    CubeId cube;
-    PeId pe;
-    std::vector<std::pair<uint64_t, std::vector<uint64_t>>> launches;
-  };
-  std::vector<OfPe> pes;
-  std::vector<Region> blocks;
-  size_t rounds = 0;
-  for (const layout::Shard& s : to.layout().shards()) {
-    if (s.elements == 0) continue;
-    if (blocks.empty() || !from.same_for_all()) blocks = from.blocks(s.cube, s.pe);
-    auto work = copies.of(s.cube, s.pe, blocks);
-    if (work.empty()) continue;
-    rounds = std::max(rounds, work.size());
-    pes.push_back({s.cube, s.pe, std::move(work)});
-  }
-  for (size_t r = 0; r < rounds; ++r) {
-    KernelLaunch launch(context, "copy_boxes");
-    for (OfPe& pe : pes) {
-      if (pe.launches.size() <= r) continue;
-      std::vector<uint64_t>& args = launch.on(to.sip(), pe.cube, pe.pe);
-      args = {word(from.tensor().dtype()), word(to.tensor().dtype()), pe.launches[r].first};
-      args.insert(args.end(), pe.launches[r].second.begin(), pe.launches[r].second.end());
-    }
-    launch.reads(from.tensor(), copies.elsewhere);
-    launch.writes(to.tensor(), false);
-    launch.run();
+  Copies copies{context, to, from, boxes};
+  if (is_tiny(to, from, boxes)) {
+    copies.by_one();
+  } else {
+    copies.by_owners();
   }
 }
 

@@ -39,6 +39,8 @@ class Placed {
   Region own(CubeId cube, PeId pe) const;
   /// Blocks that make up the tensor, preferring copies in that cube and PE.
   std::vector<Region> blocks(CubeId cube, PeId pe) const;
+  /// Blocks that make up everything the tensor occupies, all copies.
+  std::vector<Region> all_blocks() const;
   /// Whether `blocks` is the same for every PE.
   bool same_for_all() const;
   /// Shards are ranges of the row-major tensor, whole rows of the first dimension.
@@ -48,6 +50,8 @@ class Placed {
 
  private:
   Region region(const Range& rows, const Range& cols, Addr address) const;
+  /// What a cube holds; of copies on its PEs that of `pe`, or all.
+  void append_cube(std::vector<Region>& out, CubeId cube, std::optional<PeId> pe) const;
 
   Tensor m_tensor;
   Dims m_shape;
@@ -72,12 +76,15 @@ class KernelLaunch {
   void reads(const Tensor& t, bool elsewhere);
   /// Every PE writes its own shard. `fresh`: nobody knows the tensor yet.
   void writes(const Tensor& t, bool fresh);
+  /// PEs write shards that are not their own.
+  void writes_elsewhere(const Tensor& t);
   void run();
 
  private:
   struct Use {
     Tensor tensor;
-    bool elsewhere;
+    bool read_elsewhere = false;
+    bool written_elsewhere = false;
   };
   Context& m_context;
   const char* m_kernel;

@@ -75,29 +75,37 @@ bool Placed::same_for_all() const {
   return !m_layout->replicated_over_cubes() && !m_layout->replicated_over_pes();
 }
 
+void Placed::append_cube(std::vector<Region>& out, CubeId cube, std::optional<PeId> pe) const {
+  const layout::Layout& l = *m_layout;
+  if (l.cube_elements(cube) == 0) return;
+  if (l.replicated_over_pes() && pe) {
+    out.push_back(own(cube, PeId{value(*pe) % l.pes()}));
+  } else if (!l.replicated_over_pes() && (l.policy().pe == PePolicy::RowWise || m_shape.size() == 1)) {
+    // PEs of a cube have their rows back to back.
+    Range rows = l.shard(cube, PeId{0}).rows;
+    rows.count = 0;
+    for (uint32_t p = 0; p < l.pes(); ++p) rows.count += l.shard(cube, PeId{p}).rows.count;
+    out.push_back(region(rows, l.shard(cube, PeId{0}).cols, m_tensor.handle()->cube_buffer(m_sip, cube)));
+  } else {
+    for (uint32_t p = 0; p < l.pes(); ++p) {
+      if (l.shard(cube, PeId{p}).elements != 0) out.push_back(own(cube, PeId{p}));
+    }
+  }
+}
+
 std::vector<Region> Placed::blocks(CubeId cube, PeId pe) const {
   std::vector<Region> out;
   const layout::Layout& l = *m_layout;
   const bool one_cube = l.replicated_over_cubes() || l.partial_over_cubes();
   const uint32_t first = one_cube ? value(cube) % l.cubes() : 0;
   const uint32_t last = one_cube ? first + 1 : l.cubes();
-  const bool together = l.policy().pe == PePolicy::RowWise || m_shape.size() == 1;
-  for (uint32_t c = first; c < last; ++c) {
-    const CubeId at{c};
-    if (l.cube_elements(at) == 0) continue;
-    if (l.replicated_over_pes()) {
-      out.push_back(own(at, PeId{value(pe) % l.pes()}));
-    } else if (together) {  // PEs of a cube have their rows back to back
-      Range rows = l.shard(at, PeId{0}).rows;
-      rows.count = 0;
-      for (uint32_t p = 0; p < l.pes(); ++p) rows.count += l.shard(at, PeId{p}).rows.count;
-      out.push_back(region(rows, l.shard(at, PeId{0}).cols, m_tensor.handle()->cube_buffer(m_sip, at)));
-    } else {
-      for (uint32_t p = 0; p < l.pes(); ++p) {
-        if (l.shard(at, PeId{p}).elements != 0) out.push_back(own(at, PeId{p}));
-      }
-    }
-  }
+  for (uint32_t c = first; c < last; ++c) append_cube(out, CubeId{c}, pe);
+  return out;
+}
+
+std::vector<Region> Placed::all_blocks() const {
+  std::vector<Region> out;
+  for (uint32_t c = 0; c < m_layout->cubes(); ++c) append_cube(out, CubeId{c}, std::nullopt);
   return out;
 }
 
@@ -113,12 +121,22 @@ void KernelLaunch::reads(const Tensor& t, bool elsewhere) {
     t.handle()->wait_pending();
     t.handle()->wait_collectives();
   }
-  m_uses.push_back({t, elsewhere});
+  t.handle()->wait_writers();
+  m_uses.push_back({t, elsewhere, false});
 }
 
 void KernelLaunch::writes(const Tensor& t, bool fresh) {
-  if (!fresh) t.handle()->wait_readers();
-  m_uses.push_back({t, false});
+  if (!fresh) {
+    t.handle()->wait_readers();
+    t.handle()->wait_writers();
+  }
+  m_uses.push_back({t, false, false});
+}
+
+void KernelLaunch::writes_elsewhere(const Tensor& t) {
+  t.handle()->wait_pending();
+  t.handle()->wait_collectives();
+  m_uses.push_back({t, false, true});
 }
 
 void KernelLaunch::run() {
@@ -130,7 +148,8 @@ void KernelLaunch::run() {
   const Launch launch = m_context.launch_each(std::move(request));
   for (const Use& use : m_uses) {
     use.tensor.handle()->add_pending(launch);
-    if (use.elsewhere) use.tensor.handle()->add_reader(launch);
+    if (use.read_elsewhere) use.tensor.handle()->add_reader(launch);
+    if (use.written_elsewhere) use.tensor.handle()->add_writer(launch);
   }
 }
 

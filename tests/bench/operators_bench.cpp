@@ -51,6 +51,12 @@ void BM_SmallRepackDependent(benchmark::State& state) {
     return [=, &ctx] { *a = runtime::ops::take(ctx, *a, 0, {{8, 8}, {0, 8}}); };
   });
 }
+void BM_SmallRepackOn16Cubes(benchmark::State& state) {
+  measure(state, {}, 200, [](runtime::Context& ctx) {
+    const Tensor a = ctx.ones({16, 16});
+    return [=, &ctx] { benchmark::DoNotOptimize(runtime::ops::take(ctx, a, 1, {{8, 8}, {0, 8}})); };
+  });
+}
 void BM_Matmul512(benchmark::State& state) {
   measure(state, {}, 3, [](runtime::Context& ctx) {
     const Tensor a = ctx.rand({256, 512}, 1), b = ctx.rand({512, 512}, 2);
@@ -85,6 +91,7 @@ void BM_LayerNorm(benchmark::State& state) {
 BENCHMARK(BM_SmallAdd)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_SmallRepack)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_SmallRepackDependent)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_SmallRepackOn16Cubes)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_Matmul512)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_Linear512)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_Transpose)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
