@@ -298,9 +298,9 @@ double tolerance(DType dtype) {
     case DType::Float32:
       return 1e-5;
     case DType::Float16:
-      return 2e-2;
+      return 5e-3;
     default:
-      return 1e-1;
+      return 4e-2;
   }
 }
 

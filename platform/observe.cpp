@@ -170,6 +170,11 @@ void Observing::watch(Machine& machine, observe::Sink& sink) {
   m_impl->observation->attach(sink);
 }
 
+void Observing::watch(Machine& machine, observe::Sink& sink) {
+  if (m_impl->observation == nullptr) m_impl->observation = std::make_unique<observe::Observation>(*machine.system);
+  m_impl->observation->attach(sink);
+}
+
 void Observing::finish() {
   Impl& im = *m_impl;
   if (im.finished) return;

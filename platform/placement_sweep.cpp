@@ -72,9 +72,7 @@ class Sweep {
       rows[order[place]].step = static_cast<uint32_t>(place + 1);
       m_report.add(rows[order[place]]);
     }
-    m_report.footer(
-        "step: the place by simulated time; estimate: the cost model's figure for the communication, which "
-        "is all that it looks at");
+    m_report.footer("estimate: the cost model's figure for the communication, which is all that it looks at");
     tell_choice("the cost model's choice", rows, order, [](const Layout&) { return true; });
     tell_choice("its choice among layouts that cut both weights", rows, order,
                 [](const Layout& l) { return l.weights_cut(); });

@@ -124,6 +124,8 @@ TEST(BenchProgram, MistakesAreBadInput) {
       {"tp_attention -c tiny --heads 3", "3 do not divide the 512 features"},
       {"tp_attention -c tiny --heads 8 --kv-heads 3", "3 do not divide the 8 heads"},
       {"tp_attention -c tiny --set system.sips.count=3", "8 on 3 tensor-parallel ranks"},
+      {"tp_mlp -c tiny --inner 1", "--inner: 1 on 2 tensor-parallel ranks"},
+      {"tp_transformer -c tiny --vocabulary 1", "--vocabulary: 1 on 2"},
       {"tp_mlp -c nowhere", "nowhere"},
       {"tp_mlp -c tiny --json /nowhere/x", "cannot be written"}};
   for (const auto& [arguments, message] : mistakes) {
@@ -131,6 +133,37 @@ TEST(BenchProgram, MistakesAreBadInput) {
     EXPECT_EQ(result.code, 2) << arguments;
     EXPECT_THAT(result.text, HasSubstr(message)) << arguments;
   }
+}
+
+struct Reported {
+  int code = 0;
+  std::string text;
+};
+/// What a report of one row makes of it.
+Reported report(const BenchRow& row, bool failure = false) {
+  BenchJob job;
+  job.options.bench = "tp_mlp";
+  std::ostringstream out;
+  std::ostringstream err;
+  Io io{out, err};
+  BenchReport r(job, io);
+  r.add(row);
+  r.footer("a line", failure);
+  const int code = r.finish();
+  return {code, out.str()};
+}
+
+TEST(BenchReport, WrongRowsAndFailuresEndWithOne) {
+  BenchRow row;
+  row.style = "dtensor";
+  row.error = 0.5;
+  EXPECT_EQ(report(row).code, kExitOk);
+  EXPECT_THAT(report(row).text, AllOf(HasSubstr("5.00e-01"), HasSubstr("# Wrong rows: 0 OK"), Not(HasSubstr("WRONG"))));
+  EXPECT_EQ(report(row, true).code, kExitFailed);
+  EXPECT_THAT(report(row, true).text, HasSubstr("# Wrong rows: 0 FAILED"));
+  row.wrong = true;
+  EXPECT_EQ(report(row).code, kExitFailed);
+  EXPECT_THAT(report(row).text, AllOf(HasSubstr("WRONG"), HasSubstr("# Wrong rows: 1 FAILED")));
 }
 
 TEST(BenchTable, CollectivesAsText) {
