@@ -93,6 +93,14 @@ TEST(BenchProgram, SweepRanksEveryLayout) {
                                  HasSubstr("among layouts that cut both weights: "), HasSubstr("# Wrong rows: 0 OK")));
 }
 
+TEST(BenchProgram, TheCostModelCanBeTheMachines) {
+  const std::string sweep = std::string("bench tp_mlp --sweep placements") + kSmall;
+  const auto ring = run(sweep);
+  const auto topology = run(sweep + " --cost-model topology");
+  EXPECT_EQ(topology.code, 0) << topology.text;
+  EXPECT_NE(ring.text, topology.text);
+}
+
 TEST(BenchProgram, HelpListsBenchesAndOptions) {
   for (const char* command : {"bench --help", "bench fsdp_tp -h"}) {
     const auto result = run(command);
@@ -118,6 +126,7 @@ TEST(BenchProgram, MistakesAreBadInput) {
       {"tp_mlp -c tiny --mesh 2x1 --batch 3", "3 sequences on 2 data-parallel ranks"},
       {"tp_mlp -c tiny -t int32", "expected float, half or bfloat16"},
       {"tp_mlp -c tiny --loss-parallel", "tp_mlp has no logits"},
+      {"tp_mlp -c tiny --cost-model x", "expected ring or topology"},
       {"tp_mlp -c tiny --sweep what", "expected placements"},
       {"tp_attention -c tiny --sweep placements", "tp_attention has none"},
       {"tp_mlp -c tiny --mesh 2x1 --sweep placements", "a mesh of one dimension"},
