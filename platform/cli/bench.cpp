@@ -315,10 +315,11 @@ void BenchReport::footer(const std::string& line, bool failure) {
 int BenchReport::finish(const std::string& error) {
   const auto wrong = std::count_if(m_rows.begin(), m_rows.end(), [](const BenchRow& r) { return r.wrong; });
   const bool failed = m_failed || wrong != 0 || !error.empty();
+  const bool checked = std::any_of(m_rows.begin(), m_rows.end(), [](const BenchRow& r) { return r.error.has_value(); });
   if (error.empty()) {
     for (const std::string& line : m_footers) print("# " + line + '\n');
-    print(m_job.options.check ? fmt::format("# Wrong rows: {} {}\n", wrong, failed ? "FAILED" : "OK")
-                              : std::string("# Wrong rows: not checked\n"));
+    print(checked ? fmt::format("# Wrong rows: {} {}\n", wrong, failed ? "FAILED" : "OK")
+                  : std::string("# Wrong rows: not checked\n"));
   }
   if (m_json.is_open()) {
     nlohmann::ordered_json out;

@@ -80,9 +80,23 @@ TEST(BenchProgram, WritesFiles) {
   EXPECT_THAT(text_of(base + ".yaml"), HasSubstr("time"));
 }
 
-TEST(BenchProgram, TwoRunsPrintTheSame) {
+TEST(BenchProgram, TwoRunsPrintTheSameWithRouteGrantsAndWithout) {
   const std::string command = std::string("bench sequence_parallel") + kSmall;
-  EXPECT_EQ(run(command).text, run(command).text);
+  const std::string text = run(command).text;
+  EXPECT_EQ(text, run(command).text);
+  EXPECT_EQ(text, run(command + " --set simulation.route_grants=false").text);
+}
+
+TEST(BenchProgram, WithoutDataOrCheckTimesStay) {
+  const std::string command = std::string("bench tp_mlp") + kSmall;
+  const auto checked = run(command + " --csv /dev/stdout --quiet");
+  for (const char* option : {" --no-check", " --set simulation.functional=false"}) {
+    const auto unchecked = run(command + option + " --csv /dev/stdout --quiet");
+    EXPECT_EQ(unchecked.code, 0);
+    // Every column but those of the errors.
+    EXPECT_EQ(unchecked.text.substr(0, unchecked.text.find("n/a")), checked.text.substr(0, unchecked.text.find("n/a")));
+    EXPECT_THAT(run(command + option).text, HasSubstr("# Wrong rows: not checked"));
+  }
 }
 
 TEST(BenchProgram, SweepRanksEveryLayout) {
