@@ -9,6 +9,8 @@
 #include "platform/bench_reference.h"
 #include "platform/observe.h"
 #include "runtime/dtensor/debug.h"
+#include "runtime/dtensor/session.h"
+#include "runtime/layout/topology_cost.h"
 #include "runtime/nn/fully_shard.h"
 #include "runtime/nn/megatron.h"
 #include "runtime/nn/parallel.h"
@@ -325,6 +327,9 @@ void run_bench_on(Machine& machine, StepSplit& split, const BenchJob& job, Bench
       o.bench == "tp_mlp" ? "" : fmt::format("heads {} ({} of keys), ", o.heads, o.kv_heads),
       o.has_model() ? fmt::format("{} layers, vocabulary {}, {}", o.layers, o.vocabulary, ahbm::to_string(o.dtype))
                     : std::string(ahbm::to_string(o.dtype))));
+  if (o.topology_cost) {
+    context.dtensor_session().engine().set_cost_model(std::make_shared<dtensor::TopologyCostModel>(job.config));
+  }
   if (o.sweep) {
     run_placement_sweep(machine, split, job, report);
   } else {
@@ -334,10 +339,10 @@ void run_bench_on(Machine& machine, StepSplit& split, const BenchJob& job, Bench
 }
 
 void run_bench(const BenchJob& job, BenchReport& report) {
+  StepSplit split(job.config);  // outlives what shows it the machine
   Observing observing(job.options.observe);
   auto* machine = new Machine(job.config, observing.parts());  // left to the operating system, see Machine
   observing.attach(*machine);
-  StepSplit split(job.config);
   observing.watch(*machine, split);
   machine->run([&] { run_bench_on(*machine, split, job, report); });
   observing.finish();

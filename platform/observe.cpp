@@ -170,11 +170,6 @@ void Observing::watch(Machine& machine, observe::Sink& sink) {
   m_impl->observation->attach(sink);
 }
 
-void Observing::watch(Machine& machine, observe::Sink& sink) {
-  if (m_impl->observation == nullptr) m_impl->observation = std::make_unique<observe::Observation>(*machine.system);
-  m_impl->observation->attach(sink);
-}
-
 void Observing::finish() {
   Impl& im = *m_impl;
   if (im.finished) return;
@@ -196,6 +191,11 @@ void Observing::finish() {
   if (!stats_written) {
     throw std::runtime_error(fmt::format("'{}' could not be written completely", im.options.stats_file));
   }
+}
+
+void Observing::watch(Machine& machine, observe::Sink& sink) {
+  if (m_impl->observation == nullptr) m_impl->observation = std::make_unique<observe::Observation>(*machine.system);
+  m_impl->observation->attach(sink);
 }
 
 std::vector<std::string> load_summary(models::System& system) {

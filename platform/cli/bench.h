@@ -29,6 +29,7 @@ struct BenchOptions {
   bool loss_parallel = false;
   bool rms_norm = false;
   bool check = true;
+  bool topology_cost = false;       ///< operators choose by the machine's links, not by PyTorch's constants
   bool sweep = false;               ///< the layouts of one layer instead of the two styles
   std::string csv_file, json_file;  ///< empty: none
   bool quiet = false;

@@ -80,9 +80,23 @@ TEST(BenchProgram, WritesFiles) {
   EXPECT_THAT(text_of(base + ".yaml"), HasSubstr("time"));
 }
 
-TEST(BenchProgram, TwoRunsPrintTheSame) {
+TEST(BenchProgram, TwoRunsPrintTheSameWithRouteGrantsAndWithout) {
   const std::string command = std::string("bench sequence_parallel") + kSmall;
-  EXPECT_EQ(run(command).text, run(command).text);
+  const std::string text = run(command).text;
+  EXPECT_EQ(text, run(command).text);
+  EXPECT_EQ(text, run(command + " --set simulation.route_grants=false").text);
+}
+
+TEST(BenchProgram, WithoutDataOrCheckTimesStay) {
+  const std::string command = std::string("bench tp_mlp") + kSmall;
+  const auto checked = run(command + " --csv /dev/stdout --quiet");
+  for (const char* option : {" --no-check", " --set simulation.functional=false"}) {
+    const auto unchecked = run(command + option + " --csv /dev/stdout --quiet");
+    EXPECT_EQ(unchecked.code, 0);
+    // Every column but those of the errors.
+    EXPECT_EQ(unchecked.text.substr(0, unchecked.text.find("n/a")), checked.text.substr(0, unchecked.text.find("n/a")));
+    EXPECT_THAT(run(command + option).text, HasSubstr("# Wrong rows: not checked"));
+  }
 }
 
 TEST(BenchProgram, SweepRanksEveryLayout) {
@@ -91,6 +105,14 @@ TEST(BenchProgram, SweepRanksEveryLayout) {
   EXPECT_THAT(result.text, AllOf(HasSubstr("x R up S(0) down S(1)"), HasSubstr("x S(1) up R down R"),
                                  HasSubstr("the cost model's choice: "), HasSubstr(" of 18 by simulated time"),
                                  HasSubstr("among layouts that cut both weights: "), HasSubstr("# Wrong rows: 0 OK")));
+}
+
+TEST(BenchProgram, TheCostModelCanBeTheMachines) {
+  const std::string sweep = std::string("bench tp_mlp --sweep placements") + kSmall;
+  const auto ring = run(sweep);
+  const auto topology = run(sweep + " --cost-model topology");
+  EXPECT_EQ(topology.code, 0) << topology.text;
+  EXPECT_NE(ring.text, topology.text);
 }
 
 TEST(BenchProgram, HelpListsBenchesAndOptions) {
@@ -118,6 +140,7 @@ TEST(BenchProgram, MistakesAreBadInput) {
       {"tp_mlp -c tiny --mesh 2x1 --batch 3", "3 sequences on 2 data-parallel ranks"},
       {"tp_mlp -c tiny -t int32", "expected float, half or bfloat16"},
       {"tp_mlp -c tiny --loss-parallel", "tp_mlp has no logits"},
+      {"tp_mlp -c tiny --cost-model x", "expected ring or topology"},
       {"tp_mlp -c tiny --sweep what", "expected placements"},
       {"tp_attention -c tiny --sweep placements", "tp_attention has none"},
       {"tp_mlp -c tiny --mesh 2x1 --sweep placements", "a mesh of one dimension"},

@@ -7,6 +7,7 @@
 
 #include "runtime/dtensor/debug.h"
 #include "runtime/dtensor/functions.h"
+#include "runtime/nn/parallel.h"
 #include "tests/conformance/op_table.h"
 
 namespace ahbm::conformance {
@@ -217,11 +218,23 @@ void run_mesh_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
   }
 }
 
+/// The test model of the layers, in the declared style.
 void run_model_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
   const DeviceMesh mesh = init_device_mesh(context, "sip", {4});
-  const TestModel model(mesh, required(node, "layers").as<uint32_t>());
+  nn::TransformerConfig config;
+  config.layers = required(node, "layers").as<uint32_t>();
+  config.attention.hidden = 8;
+  config.attention.heads = 4;
+  config.vocabulary = 16;
+  config.length = 8;
+  nn::PlanOptions options;
+  options.sequence_parallel = flag(node, "seq_parallel");
+  nn::Transformer model(nn::Builder(context), nn::LayerFactory(), config);
+  nn::parallelize_module(model, mesh, nn::transformer_plan(config, mesh.size(), options));
+  const Tensor tokens =
+      tensor_of(context, {1, 8}, DType::Int64, [](uint64_t k) { return static_cast<double>(k * 3 % 16); });
   CommDebugMode comm(context);
-  model.forward(flag(node, "seq_parallel"));
+  model(tokens);
   seen.sequence = comm.sequence();
   seen.elements = comm.elements();
   seen.counts = comm.counts();
