@@ -193,11 +193,6 @@ void Observing::finish() {
   }
 }
 
-void Observing::watch(Machine& machine, observe::Sink& sink) {
-  if (m_impl->observation == nullptr) m_impl->observation = std::make_unique<observe::Observation>(*machine.system);
-  m_impl->observation->attach(sink);
-}
-
 std::vector<std::string> load_summary(models::System& system) {
   std::vector<std::string> out;
   const auto links = observe::busiest_links(system, 5);

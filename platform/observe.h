@@ -45,9 +45,6 @@ class Observing {
   /// Shows the machine to a sink of the caller's, too; after `attach`.
   void watch(Machine& machine, observe::Sink& sink);
 
-  /// Shows the machine to a sink of the caller's, too; after `attach`.
-  void watch(Machine& machine, observe::Sink& sink);
-
   /// Ends and writes every file. \throws std::runtime_error when one could not be written completely
   void finish();
 
