@@ -292,7 +292,8 @@ float apply(Unary f, float x) {
     case Unary::Erf:
       return std::erf(x);
     case Unary::Gelu:
-      return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
+      // 1 + erf(x / sqrt 2) would cancel for negative x
+      return static_cast<float>(0.5 * x * std::erfc(-static_cast<double>(x) * 0.70710678118654752));
     case Unary::Silu:
       return x / (1.0f + std::exp(-x));
     case Unary::Sin:

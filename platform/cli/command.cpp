@@ -30,7 +30,7 @@ void CommandTable::print_help(std::ostream& out) const {
          "AHBM-VP: a virtual platform of a multi-chip accelerator and its host runtime.\n"
          "\n"
          "Commands:\n";
-  for (const Command& c : m_commands) out << fmt::format("  {:<12} {}\n", c.name, c.summary);
+  for (const Command& c : m_commands) out << fmt::format("  {:<14} {}\n", c.name, c.summary);
   out << "\n"
          "Options:\n"
          "  -h, --help     this text; `ahbm-vp COMMAND --help` lists the options of a command\n"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 
 #include "runtime/dtensor/functions.h"
@@ -289,6 +290,46 @@ DTensor distribute_tensor(const DTensor& tensor, const DeviceMesh& mesh, const P
 
 // --- from_local
 
+namespace {
+
+/// What `make` gives on this rank, if it gives a spec on every rank of the mesh. What is wrong with the local tensor of
+/// one rank only is raised by all of them.
+DTensorSpec agreed_spec(const DeviceMesh& mesh, const std::function<DTensorSpec()>& make, bool same_everywhere) {
+  std::optional<DTensorSpec> spec;
+  std::exception_ptr own;
+  std::string mine;
+  static const std::string kMismatch = "LocalShapeMismatch: ", kError = "an error: ";
+  const auto says = [](const std::string& text, const std::string& what) { return text.rfind(what, 0) == 0; };
+  try {
+    spec = make();
+    mine = spec->to_string() + " stride " + to_string(spec->stride());
+  } catch (const LocalShapeMismatch& e) {
+    own = std::current_exception();
+    mine = kMismatch + e.what();
+  } catch (const std::exception& e) {
+    own = std::current_exception();
+    mine = kError + e.what();
+  }
+  const auto all = mesh.session().exchange(mesh.layout(), mine, "from_local");
+  if (own && std::all_of(all.begin(), all.end(), [&](const std::string& s) { return s == mine; })) {
+    std::rethrow_exception(own);
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!says(all[i], kMismatch)) continue;
+    throw LocalShapeMismatch(fmt::format("rank {}: {}", mesh.ranks()[i], all[i].substr(kMismatch.size())));
+  }
+  const bool compare =
+      same_everywhere || std::any_of(all.begin(), all.end(), [&](const std::string& s) { return says(s, kError); });
+  for (size_t i = 1; i < all.size() && compare; ++i) {
+    if (all[i] == all[0]) continue;
+    throw MetadataMismatch(fmt::format("from_local: rank {} has {}, rank {} has {}: expected the same on every rank",
+                                       mesh.ranks()[0], all[0], mesh.ranks()[i], all[i]));
+  }
+  return *spec;
+}
+
+}  // namespace
+
 DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements,
                    const FromLocalOptions& options) {
   const Dims shape = to_dims(local.shape());
@@ -296,20 +337,19 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements
   const uint32_t rank = is_outside ? mesh.layout().ranks().front() : mesh.get_rank();
   // What a rank outside passes is only looked at where nothing else says the shape.
   const bool declared = is_outside && options.shape && options.stride;
-  const DTensorSpec spec =
-      declared ? DTensorSpec(mesh.layout_ptr(), placements, *options.shape, local.dtype(), options.stride)
-               : spec_from_local(mesh.layout_ptr(), placements, shape, contiguous_stride(shape), local.dtype(), rank,
-                                 options.shape, options.stride);
-  if (is_outside) return DTensor(mesh, spec, nothing_of(mesh.context(), spec));
+  const auto make_spec = [&] {
+    return declared ? DTensorSpec(mesh.layout_ptr(), placements, *options.shape, local.dtype(), options.stride)
+                    : spec_from_local(mesh.layout_ptr(), placements, shape, contiguous_stride(shape), local.dtype(),
+                                      rank, options.shape, options.stride);
+  };
+  if (is_outside) {
+    const DTensorSpec spec = make_spec();
+    return DTensor(mesh, spec, nothing_of(mesh.context(), spec));
+  }
   refuse_cube_partial(local, "from_local");
+  const bool differs = options.run_check || (options.shape && options.stride);
+  const DTensorSpec spec = differs ? agreed_spec(mesh, make_spec, options.run_check) : make_spec();
   if (options.run_check) {
-    const std::string mine = spec.to_string() + " stride " + to_string(spec.stride());
-    const auto all = mesh.session().exchange(mesh.layout(), mine, "from_local");
-    for (size_t i = 1; i < all.size(); ++i) {
-      if (all[i] == all[0]) continue;
-      throw MetadataMismatch(fmt::format("from_local: rank {} has {}, rank {} has {}: expected the same on every rank",
-                                         mesh.ranks()[0], all[0], mesh.ranks()[i], all[i]));
-    }
     const AtWork at_work(mesh.session(), mesh.layout());
     for (uint32_t d = 0; d < mesh.ndim(); ++d) {
       if (!is_replicate(spec.placements()[d]) || mesh.shape()[d] == 1) continue;

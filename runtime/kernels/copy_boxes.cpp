@@ -100,6 +100,10 @@ class BoxCopier {
       return m_tl.strided(m_tl.load(at, c.extent, 1, c.from, m_from), 0, r.extent, c.extent, 0, 1);
     }
     const uint64_t span = (c.extent - 1) * c.from + 1;
+    if (!one_row && r.from < span) {  // rows that interleave
+      const Tile x = m_tl.load(at, (r.extent - 1) * r.from + span, m_from);
+      return m_tl.strided(x, 0, r.extent, c.extent, r.from, c.from);
+    }
     const Tile x = m_tl.load(at, one_row ? 1 : r.extent, span, r.from, m_from);
     return m_tl.strided(x, 0, r.extent, c.extent, one_row ? 0 : span, c.from);
   }

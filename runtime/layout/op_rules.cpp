@@ -82,6 +82,11 @@ constexpr size_t kMaxInputs = 4;
 
 // The search over the product of rows: depth-first in product order, with the running cost of every input. What a row
 // means on a mesh dimension is worked out once, before.
+/// By more than what the order of the additions makes of equal costs.
+bool cheaper(double a, double b) {
+  return b == kInfiniteCost ? a < b : a < b * (1 - 1e-9);
+}
+
 class Search {
  public:
   Search(const RuleContext& ctx, const std::vector<StrategyRow>& rows)
@@ -180,7 +185,7 @@ class Search {
       if (level.exact) {
         m_exact = m_chosen;  // the last of these wins
         m_has_exact = true;
-      } else if (m_best.empty() || level.cost < m_best_cost) {
+      } else if (m_best.empty() || cheaper(level.cost, m_best_cost)) {
         m_best = m_chosen;  // the first of the cheapest wins, so the first of those without cost too
         m_best_cost = level.cost;
       }
@@ -202,7 +207,7 @@ class Search {
       // Costs only grow: what is no cheaper than the best so far, or needs a change when something fits as it is,
       // cannot win any more.
       if (!possible || !commute(next.partials[kMaxInputs])) continue;
-      if (!next.exact && (m_has_exact || (!m_best.empty() && next.cost >= m_best_cost))) continue;
+      if (!next.exact && (m_has_exact || (!m_best.empty() && !cheaper(next.cost, m_best_cost)))) continue;
       m_chosen[m] = usable.row;
       visit(m + 1, next);
     }
@@ -246,7 +251,7 @@ Placements pick_shared(const RuleContext& ctx, const std::vector<Placements>& ca
     }
     if (same) {
       exact = &candidate;
-    } else if (cost < best_cost) {
+    } else if (cheaper(cost, best_cost)) {
       best = &candidate;
       best_cost = cost;
     }

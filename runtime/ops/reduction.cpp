@@ -74,6 +74,8 @@ double identity(const Call& call) {
       return limit(-std::numeric_limits<double>::infinity());
     case Op::Min:
       return limit(std::numeric_limits<double>::infinity());
+    case Op::Norm:
+      return call.args.p < 0 ? limit(std::numeric_limits<double>::infinity()) : 0;
     case Op::Prod:
     case Op::All:
       return 1;

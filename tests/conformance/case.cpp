@@ -48,22 +48,30 @@ Placements placements_of(const YAML::Node& node) {
   return out;
 }
 
-std::string one_line(const YAML::Node& node) {
+namespace {
+
+/// Deeper nesting than this has no meaning in a case; an alias may even contain itself.
+constexpr int kMaxDepth = 32;
+void check_depth(int depth) {
+  if (depth > kMaxDepth) throw CaseError("nested too deeply, or an alias that contains itself");
+}
+
+std::string one_line(const YAML::Node& node, int depth) {
+  check_depth(depth);
   if (node.IsScalar() || node.IsNull() || !node.IsDefined()) return node.IsScalar() ? node.Scalar() : "null";
   std::string out;
   for (const auto& v : node) {
     if (!out.empty()) out += ",";
-    out += node.IsMap() ? v.first.Scalar() + ":" + one_line(v.second) : one_line(v);
+    out += node.IsMap() ? v.first.Scalar() + ":" + one_line(v.second, depth + 1) : one_line(v, depth + 1);
   }
   return node.IsMap() ? "{" + out + "}" : "[" + out + "]";
 }
 
-namespace {
-
-void flatten_ranks(const YAML::Node& node, RankList& ranks) {
+void flatten_ranks(const YAML::Node& node, RankList& ranks, int depth = 0) {
+  check_depth(depth);
   for (const auto& v : node) {
     if (v.IsSequence()) {
-      flatten_ranks(v, ranks);
+      flatten_ranks(v, ranks, depth + 1);
     } else {
       ranks.push_back(v.as<uint32_t>());
     }
@@ -83,10 +91,10 @@ std::string numbers(const std::vector<double>& values) {
 }
 
 /// `magnitude`: of the terms behind a sum, whose rounding counts.
-bool close(double expected, double got, double magnitude = 0) {
+bool close(double expected, double got, double magnitude) {
   if (std::isnan(expected) || std::isnan(got)) return std::isnan(expected) && std::isnan(got);
   if (std::isinf(expected) || std::isinf(got)) return expected == got;
-  return std::abs(got - expected) <= 1e-5 * std::abs(expected) + 1e-6 * std::max(1.0, magnitude);
+  return std::abs(got - expected) <= 1e-5 * std::abs(expected) + std::max(2e-7, 1e-6 * magnitude);
 }
 
 /// The numbers in name(a,b,...). Nothing when the text is something else.
@@ -98,13 +106,23 @@ bool parse_call(const std::string& text, const std::string& name, std::vector<do
     size_t used = 0;
     arguments.push_back(std::stod(list.substr(at), &used));
     at += used;
-    if (at < list.size() && list[at] != ',') return false;
+    if (at < list.size() && (list[at] != ',' || at + 1 == list.size())) return false;
     ++at;
   }
   return true;
 }
 
+/// One thread per rank and one SIP per rank: more is a mistake of the case.
+constexpr uint64_t kMaxWorld = 1024;
+void check_world(uint64_t ranks) {
+  if (ranks > kMaxWorld) throw CaseError("a world of more than " + std::to_string(kMaxWorld) + " ranks");
+}
+
 }  // namespace
+
+std::string one_line(const YAML::Node& node) {
+  return one_line(node, 0);
+}
 
 MeshCase mesh_of(const YAML::Node& node) {
   check_fields(node, "mesh", {"shape", "ranks", "world", "names"});
@@ -113,8 +131,11 @@ MeshCase mesh_of(const YAML::Node& node) {
   if (node["shape"]) {
     if (node["ranks"]) throw CaseError("mesh with both shape and ranks");
     out.shape = node["shape"].as<std::vector<uint32_t>>();
-    uint32_t n = 1;
-    for (const uint32_t s : out.shape) n *= s;
+    uint64_t n = 1;
+    for (const uint32_t s : out.shape) {
+      n *= s;
+      check_world(n);
+    }
     for (uint32_t r = 0; r < n; ++r) out.ranks.push_back(r);
   } else {
     flatten_ranks(required(node, "ranks"), out.ranks);
@@ -124,8 +145,13 @@ MeshCase mesh_of(const YAML::Node& node) {
   }
   out.world = node["world"] ? node["world"].as<uint32_t>() : 0;
   if (out.world == 0) {
-    for (const uint32_t r : out.ranks) out.world = std::max(out.world, r + 1);
+    for (const uint32_t r : out.ranks) {
+      check_world(uint64_t{r} + 1);
+      out.world = std::max(out.world, r + 1);
+    }
   }
+  check_world(out.world);
+  out.world = std::max<uint32_t>(out.world, 1);  // a mesh of nothing: somebody has to be told so
   return out;
 }
 
@@ -142,7 +168,7 @@ DataRule parse_data(const std::string& text, bool& is_local) {
     return [a](uint64_t k, uint32_t) { return a[0] * static_cast<double>(k) + a[1]; };
   }
   a.clear();
-  if (parse_call(text, "mod", a) && a.size() == 2 && a[0] >= 1) {
+  if (parse_call(text, "mod", a) && a.size() == 2 && a[0] >= 1 && a[0] <= 1e15) {
     return [a](uint64_t k, uint32_t) { return static_cast<double>((7 * k + 3) % static_cast<uint64_t>(a[0])) - a[1]; };
   }
   a.clear();
@@ -161,7 +187,10 @@ void check_values(const YAML::Node& entry, const std::vector<double>& got, const
   if (entry["values"]) {
     const auto expected = entry["values"].as<std::vector<double>>();
     bool same = expected.size() == got.size();
-    for (size_t i = 0; same && i < got.size(); ++i) same = close(expected[i], got[i]);
+    // What cancelled out has the rounding of its terms, which are about as large as the largest value.
+    double largest = 0;
+    for (const double v : expected) largest = std::max(largest, std::isfinite(v) ? std::abs(v) : 0);
+    for (size_t i = 0; same && i < got.size(); ++i) same = close(expected[i], got[i], largest);
     if (!same) verdict.differ("values of " + where, numbers(expected), numbers(got));
   }
   double sum = 0;
@@ -185,10 +214,16 @@ void check_values(const YAML::Node& entry, const std::vector<double>& got, const
 
 void check_locals(const YAML::Node& locals, const DTensorSpec& spec, Verdict& verdict,
                   const std::function<void(uint32_t, const YAML::Node&)>& values) {
+  if (!locals.IsSequence() || locals.size() == 0) throw CaseError("expect.locals is no list of locals");
   for (const auto& entry : locals) {
+    if (!values && (entry["values"] || entry["sum"] || entry["wsum"])) {
+      throw CaseError("values in a case that has no data");
+    }
     check_fields(entry, "expect.locals", {"rank", "ranks", "shape", "offset", "values", "sum", "wsum"});
+    if (entry["rank"] && entry["ranks"]) throw CaseError("expect.locals with both rank and ranks");
     const auto ranks = entry["ranks"] ? entry["ranks"].as<std::vector<uint32_t>>()
                                       : std::vector<uint32_t>{required(entry, "rank").as<uint32_t>()};
+    if (ranks.empty()) throw CaseError("expect.locals without a rank");
     for (const uint32_t rank : ranks) {
       const LocalPart part = local_part(spec, rank);
       const std::string of_rank = " of rank " + std::to_string(rank);

@@ -188,6 +188,7 @@ void run_mesh_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
   if (query == "slice") {
     seen.answer = YAML::Node(mesh.slice(required(node, "names").as<std::vector<std::string>>()).ranks());
   } else if (query == "local_rank") {
+    if (!mesh.get_coordinate()) return;  // not asked there
     const YAML::Node dim = node["dim"];
     std::optional<MeshDim> which;
     if (dim && !dim.IsNull()) {
@@ -245,7 +246,9 @@ void run_model_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
 void compare_counts(const char* what, const YAML::Node& expected, const std::map<std::string, uint32_t>& got,
                     Verdict& verdict) {
   std::map<std::string, uint32_t> wanted;
+  if (!expected.IsMap()) throw CaseError(std::string(what) + " is no mapping of collectives to counts");
   for (const auto& entry : expected) {
+    check_fields(expected, what, {"all_gather", "all_reduce", "reduce_scatter", "all_to_all", "broadcast", "scatter"});
     if (entry.second.as<uint32_t>() > 0) wanted[entry.first.as<std::string>()] = entry.second.as<uint32_t>();
   }
   if (wanted == got) return;
@@ -315,6 +318,11 @@ void check_output(const YAML::Node& expect, const std::vector<Seen>& seen, size_
 /// Whether all ranks raised the expected error, or none if none is expected.
 bool check_errors(const YAML::Node& expect, const std::vector<Seen>& seen, Verdict& verdict) {
   const std::string expected = expect["error"] ? expect["error"].as<std::string>() : "none";
+  for (const auto& entry : expect["error"] ? expect : YAML::Node(YAML::NodeType::Map)) {
+    const auto name = entry.first.as<std::string>();
+    if (name != "error" && name != "comm" && name != "comm_seq") throw CaseError("expect." + name + " beside an error");
+  }
+  if (expect["error"] && expected == "none") throw CaseError("expect.error: none");
   for (uint32_t rank = 0; rank < seen.size(); ++rank) {
     const Seen& s = seen[rank];
     if (s.error == expected && !s.unexpected) continue;
@@ -334,10 +342,15 @@ void check_op(const YAML::Node& node, const std::vector<Seen>& seen, Verdict& ve
   check_fields(expect, "expect",
                {"placements", "shape", "locals", "comm", "comm_seq", "comm_elems", "comm_if_flattened_groups", "error",
                 "outputs", "values", "result"});
+  if (expect.size() == 0) throw CaseError("expect says nothing");
   if (!check_errors(expect, seen, verdict)) return;
-  check_comm(expect, seen, mesh_of(node["mesh"]).ranks, verdict);
+  const RankList members = mesh_of(node["mesh"]).ranks;
+  check_comm(expect, seen, members, verdict);
   if (expect["result"]) {
-    for (uint32_t rank = 0; rank < seen.size(); ++rank) {
+    if (expect["placements"] || expect["shape"] || expect["locals"] || expect["outputs"] || expect["values"]) {
+      throw CaseError("expect.result beside what only tensors have");
+    }
+    for (const uint32_t rank : members) {
       if (!seen[rank].result) throw CaseError("expect.result, but the operator's result is a tensor");
       verdict.compare("result on rank " + std::to_string(rank), expect["result"].as<bool>() ? "true" : "false",
                       *seen[rank].result ? "true" : "false");
@@ -360,6 +373,10 @@ void check_op(const YAML::Node& node, const std::vector<Seen>& seen, Verdict& ve
 void check_mesh(const YAML::Node& node, const std::vector<Seen>& seen, Verdict& verdict) {
   const YAML::Node expect = node["expect"];
   check_fields(expect, "expect", {"groups", "coords", "submesh", "local_rank", "error"});
+  if (expect.size() == 0) throw CaseError("expect says nothing");
+  for (const char* field : {"coords", "submesh"}) {
+    if (expect[field] && !expect[field].IsMap()) throw CaseError(std::string("expect.") + field + " is no mapping");
+  }
   if (!check_errors(expect, seen, verdict)) return;
   const MeshCase mesh = mesh_of(node["mesh"]);
   if (expect["groups"]) {
@@ -394,7 +411,8 @@ void check_mesh(const YAML::Node& node, const std::vector<Seen>& seen, Verdict& 
 
 void check_model(const YAML::Node& node, const std::vector<Seen>& seen, Verdict& verdict) {
   const YAML::Node expect = node["expect"];
-  check_fields(expect, "expect", {"comm", "comm_seq"});
+  check_fields(expect, "expect", {"comm", "comm_seq", "error"});
+  if (expect.size() == 0) throw CaseError("expect says nothing");
   if (check_errors(expect, seen, verdict)) check_comm(expect, seen, {0, 1, 2, 3}, verdict);
 }
 

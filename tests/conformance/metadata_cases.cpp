@@ -16,6 +16,8 @@ const std::vector<std::string>& common_and(std::vector<std::string>& fields) {
 void check_chunk(const YAML::Node& c, Verdict& verdict) {
   const auto size = required(c, "size").as<uint64_t>();
   const auto n = required(c, "chunks").as<uint64_t>();
+  constexpr uint64_t kMaxChunks = 1 << 16;
+  if (n == 0 || n > kMaxChunks) throw CaseError("chunks: expected 1 to " + std::to_string(kMaxChunks));
   YAML::Node sizes(YAML::NodeType::Sequence), pads(YAML::NodeType::Sequence), offsets(YAML::NodeType::Sequence);
   for (uint64_t i = 0; i < n; ++i) {
     const uint64_t count = owned_count(Shard{0}, size, n, i);
@@ -25,6 +27,7 @@ void check_chunk(const YAML::Node& c, Verdict& verdict) {
   }
   const YAML::Node expect = c["expect"];
   check_fields(expect, "expect", {"sizes", "pads", "offsets", "error"});
+  if (expect.size() == 0) throw CaseError("expect says nothing");
   if (expect["sizes"]) verdict.compare("sizes", one_line(expect["sizes"]), one_line(sizes));
   if (expect["pads"]) verdict.compare("pads", one_line(expect["pads"]), one_line(pads));
   if (expect["offsets"]) verdict.compare("offsets", one_line(expect["offsets"]), one_line(offsets));
@@ -36,8 +39,13 @@ void check_plan(const YAML::Node& c, Verdict& verdict) {
   const Placements to = placements_of(required(c, "to"));
   // Steps do not depend on sizes, only on how many dimensions there are.
   int ndim = 1;
+  constexpr int kMaxDims = 64;
   for (const Placements* list : {&from, &to}) {
-    for (const Placement& p : *list) ndim = std::max(ndim, shard_dim(p) + 1);
+    for (const Placement& p : *list) {
+      if (shard_dim(p) >= kMaxDims)
+        throw CaseError("a tensor of more than " + std::to_string(kMaxDims) + " dimensions");
+      ndim = std::max(ndim, shard_dim(p) + 1);
+    }
   }
   const DTensorSpec source(layout_of(mesh_of(required(c, "mesh"))), from, Dims(static_cast<size_t>(ndim), 16),
                            DType::Float32);

@@ -75,7 +75,18 @@ Operands operands(const Inputs& in) {
   return {in.begin(), in.end()};
 }
 
+/// Arguments that no operator has a default for.
+void check_given(const YAML::Node& node, Op op) {
+  const bool number = op == Op::Fill || op == Op::FullLike || (op >= Op::AddScalar && op <= Op::MaskedFill);
+  if (number) required(node, "value");
+  if (op == Op::Select) required(node, "index");
+  if (op == Op::View || op == Op::Reshape) required(node, "shape");
+  if (op == Op::Split) required(node, "size");
+  if (op == Op::Permute) required(node, "dims");
+}
+
 std::vector<DTensor> apply(const Call& c, Op op, const Inputs& in) {
+  check_given(c.op, op);
   return dispatch(op, operands(in), args_of(c.op));
 }
 
@@ -141,7 +152,9 @@ OpResult run_distribute_dtensor(const Call& c) {
 
 OpResult run_chain(const Call& c) {
   DTensor t = c.at(0);
-  for (const auto& to : required(c.op, "to")) t = t.redistribute(placements_of(to));
+  if (!required(c.op, "to").IsSequence() || c.op["to"].size() == 0)
+    throw CaseError("redistribute_chain: nowhere to go");
+  for (const auto& to : c.op["to"]) t = t.redistribute(placements_of(to));
   return {{t}, {}};
 }
 
@@ -157,6 +170,8 @@ OpResult run_add_plain(const Call& c) {
 OpResult run_inplace(const Call& c, const std::string& name) {
   const auto op = parse_op(name);
   if (!op) throw CaseError("no operator '" + name + "'");
+  if (*op > Op::Where) throw CaseError("no in-place form of '" + name + "'");
+  check_given(c.op, *op);
   OpArgs args = args_of(c.op);
   args.inplace = true;
   return {dispatch(*op, operands(c.in), args), {}};
@@ -180,7 +195,10 @@ const std::map<std::string, Entry>& special_ops() {
       {"full_tensor",
        {{},
         [](const Call& c) {
-          return OpResult{{from_local(c.at(0).full_tensor(), c.mesh)}, {}};
+          FromLocalOptions whole;
+          whole.shape = c.at(0).shape();
+          whole.stride = contiguous_stride(c.at(0).shape());
+          return OpResult{{from_local(c.at(0).full_tensor(), c.mesh, all_replicate(c.mesh.ndim()), whole)}, {}};
         }}},
       {"distribute_dtensor", {{"placements", "other_mesh"}, run_distribute_dtensor}},
       {"sum_then_add_scalar",
