@@ -712,8 +712,10 @@ void CollectivePlan::add_copies(bool before, std::vector<LaunchRequest>& out, st
       if (list == nullptr || list->empty()) continue;
       PeLaunch pe;
       pe.pe = place(r, c);
-      pe.args = {static_cast<uint64_t>(before ? m_dtype : m_wire), static_cast<uint64_t>(before ? m_wire : m_dtype),
-                 list->blocks().size()};
+      pe.args.reserve(3 + 6 * list->blocks().size());
+      pe.args.push_back(static_cast<uint64_t>(before ? m_dtype : m_wire));
+      pe.args.push_back(static_cast<uint64_t>(before ? m_wire : m_dtype));
+      pe.args.push_back(list->blocks().size());
       for (const BlockCopy& b : list->blocks()) {
         for (const uint64_t word : {b.src, b.dst, b.cols, b.rows, b.src_stride, b.dst_stride}) pe.args.push_back(word);
       }
