@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "models/core/suggest.h"
+#include "platform/cli/all_reduce.h"
 
 namespace ahbm::platform {
 
@@ -176,7 +177,7 @@ std::string figure(const std::optional<double>& v) {
   return v ? fmt::format("{:.2e}", *v) : "n/a";
 }
 
-double microseconds(Ps t) {
+double as_microseconds(Ps t) {
   return static_cast<double>(t) / 1e6;
 }
 
@@ -195,8 +196,8 @@ std::string table_columns(bool sweep) {
 
 std::string table_line(const BenchRow& r) {
   return fmt::format(" {:<24} {:>4} {:>11.3f} {:>11.3f} {:>11.3f} {:>11.3f} {:>11} {:>9} {:>9}  {}{}\n", r.style,
-                     r.step, microseconds(r.time), microseconds(r.compute), microseconds(r.collective),
-                     microseconds(r.host), r.bytes, figure(r.error),
+                     r.step, as_microseconds(r.time), as_microseconds(r.compute), as_microseconds(r.collective),
+                     as_microseconds(r.host), r.bytes, figure(r.error),
                      r.estimate_us ? fmt::format("{:.2f}", *r.estimate_us) : figure(r.single_error),
                      collectives_text(r.collectives), r.wrong ? "  WRONG" : "");
 }
@@ -208,10 +209,10 @@ nlohmann::ordered_json to_json(const BenchRow& r) {
   nlohmann::ordered_json out;
   out["style"] = r.style;
   out["step"] = r.step;
-  out["time_us"] = microseconds(r.time);
-  out["compute_us"] = microseconds(r.compute);
-  out["collective_us"] = microseconds(r.collective);
-  out["host_us"] = microseconds(r.host);
+  out["time_us"] = as_microseconds(r.time);
+  out["compute_us"] = as_microseconds(r.compute);
+  out["collective_us"] = as_microseconds(r.collective);
+  out["host_us"] = as_microseconds(r.host);
   out["collectives"] = r.collectives;
   out["bytes"] = r.bytes;
   out["error"] = optional(r.error);
@@ -219,18 +220,6 @@ nlohmann::ordered_json to_json(const BenchRow& r) {
   out["estimate_us"] = optional(r.estimate_us);
   out["wrong"] = r.wrong;
   return out;
-}
-
-void open_output(std::ofstream& file, const char* option, const std::string& name) {
-  if (name.empty()) return;
-  file.open(name, std::ios::trunc);
-  if (!file) throw UsageError(fmt::format("{}: '{}' cannot be written", option, name));
-}
-
-void close_output(std::ofstream& file, const std::string& name) {
-  if (!file.is_open()) return;
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("'{}' could not be written completely", name));
 }
 
 }  // namespace
@@ -246,10 +235,10 @@ std::string collectives_text(const std::map<std::string, uint32_t>& counts) {
 std::string bench_csv_line(const std::string& bench, const BenchRow& r) {
   const auto optional = [](const std::optional<double>& v) { return v ? fmt::format("{:.6g}", *v) : "n/a"; };
   return fmt::format("{},\"{}\",{},{:.6f},{:.6f},{:.6f},{:.6f},{},{},{},{},{},{},{},{},{}", bench, r.style, r.step,
-                     microseconds(r.time), microseconds(r.compute), microseconds(r.collective), microseconds(r.host),
-                     count_of(r, "all_reduce"), count_of(r, "all_gather"), count_of(r, "reduce_scatter"),
-                     count_of(r, "all_to_all"), r.bytes, optional(r.error), optional(r.single_error),
-                     optional(r.estimate_us), r.wrong ? 1 : 0);
+                     as_microseconds(r.time), as_microseconds(r.compute), as_microseconds(r.collective),
+                     as_microseconds(r.host), count_of(r, "all_reduce"), count_of(r, "all_gather"),
+                     count_of(r, "reduce_scatter"), count_of(r, "all_to_all"), r.bytes, optional(r.error),
+                     optional(r.single_error), optional(r.estimate_us), r.wrong ? 1 : 0);
 }
 
 BenchOptions parse_bench_options(const std::string& bench, const Arguments& arguments) {
@@ -286,8 +275,8 @@ BenchOptions parse_bench_options(const std::string& bench, const Arguments& argu
 // ------------------------------------------------------------------------------------------------------ BenchReport
 
 BenchReport::BenchReport(const BenchJob& job, Io& io) : m_job(job), m_io(io) {
-  open_output(m_csv, "--csv", job.options.csv_file);
-  open_output(m_json, "--json", job.options.json_file);
+  open_for_writing(m_csv, "--csv", job.options.csv_file);
+  open_for_writing(m_json, "--json", job.options.json_file);
   if (m_csv.is_open()) m_csv << kBenchCsvHeader << '\n' << std::flush;
 }
 
@@ -333,8 +322,8 @@ int BenchReport::finish(const std::string& error) {
     if (!error.empty()) out["error"] = error;
     m_json << out.dump(2) << '\n';
   }
-  close_output(m_csv, m_job.options.csv_file);
-  close_output(m_json, m_job.options.json_file);
+  close_written(m_csv, m_job.options.csv_file);
+  close_written(m_json, m_job.options.json_file);
   return failed ? kExitFailed : kExitOk;
 }
 
