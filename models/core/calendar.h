@@ -40,6 +40,9 @@ class Calendar {
   /// What `reserve` would answer, without reserving.
   Slot peek(Ps earliest, Ps duration) const;
 
+  /// When the latest interval ends.
+  Ps end() const { return m_last.end; }
+
   /// Busy intervals held (diagnosis and the growth bound).
   size_t size() const { return m_busy.size() + (m_last.end > m_last.begin); }
   /// More intervals than this are never held: beyond it the earliest two are joined, which gives up the gap between

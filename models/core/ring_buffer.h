@@ -12,6 +12,22 @@ namespace ahbm {
 template <typename T>
 class RingBuffer {
  public:
+  RingBuffer() = default;
+  RingBuffer(const RingBuffer& o) { *this = o; }
+  RingBuffer(RingBuffer&& o) noexcept { *this = std::move(o); }
+  RingBuffer& operator=(const RingBuffer& o) {
+    if (this == &o) return *this;
+    clear();
+    for (uint32_t i = 0; i < o.m_count; ++i) push_back(o[i]);
+    return *this;
+  }
+  RingBuffer& operator=(RingBuffer&& o) noexcept {
+    std::swap(m_values, o.m_values);
+    std::swap(m_first, o.m_first);
+    std::swap(m_count, o.m_count);
+    std::swap(m_capacity, o.m_capacity);
+    return *this;
+  }
   uint32_t size() const { return m_count; }
   bool empty() const { return m_count == 0; }
   /// \pre i < size()

@@ -40,8 +40,8 @@ class Crossbar : public sc_core::sc_module {
   struct Port {
     enum Fixed : uint32_t { Mesh, Spare, Hbm, Sfr, FixedCount };
   };
-  const Hop& pe_hop(PeId pe) const { return m_hops[Port::FixedCount + value(pe)]; }
-  const Hop& port_hop(Port::Fixed port) const { return m_hops[port]; }
+  Hop& pe_hop(PeId pe) { return m_hops[Port::FixedCount + value(pe)]; }
+  Hop& port_hop(Port::Fixed port) { return m_hops[port]; }
 
  private:
   void b_transport(int port, tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);

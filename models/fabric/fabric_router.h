@@ -38,8 +38,8 @@ class FabricRouter : public sc_core::sc_module {
   /// By index in FabricPlan::arrivals of this SIP.
   In& link_in(uint32_t arrival) { return *m_link_in[arrival]; }
 
-  const Hop& block_hop() const { return m_block_hop; }
-  const Hop& spare_hop() const { return m_spare_hop; }
+  Hop& block_hop() { return m_block_hop; }
+  Hop& spare_hop() { return m_spare_hop; }
 
  private:
   enum class Source : uint8_t { Host, Block, Spare, Elsewhere };

@@ -28,7 +28,7 @@ class Link : public sc_core::sc_module {
   /// cable. The caller invalidates granted routes; no route over this link is granted any more.
   void fail(Ps at, FaultInjector& faults, size_t fault) { m_failures.push_back({at, &faults, fault}); }
   Hop& hop() { return m_hop; }
-  const HopStats& stats() const { return m_hop.stats(); }
+  HopStats stats() const { return m_hop.stats(); }
 
  private:
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);

@@ -101,17 +101,17 @@ HostBridge::In& HostBridge::sip_in(SipId sip) {
 size_t HostBridge::transfers_under_way() const {
   return m_impl->payloads.live();
 }
-const HopStats& HostBridge::link_down(SipId sip) const {
+HopStats HostBridge::link_down(SipId sip) const {
   return m_impl->ports.at(sip)->down.stats();
 }
-const HopStats& HostBridge::link_up(SipId sip) const {
+HopStats HostBridge::link_up(SipId sip) const {
   return m_impl->ports.at(sip)->up.stats();
 }
 
-const Hop& HostBridge::hop_down(SipId sip) const {
+Hop& HostBridge::hop_down(SipId sip) {
   return m_impl->ports.at(sip)->down;
 }
-const Hop& HostBridge::hop_up(SipId sip) const {
+Hop& HostBridge::hop_up(SipId sip) {
   return m_impl->ports.at(sip)->up;
 }
 

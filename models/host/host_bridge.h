@@ -63,10 +63,10 @@ class HostBridge : public sc_core::sc_module {
   std::function<void(const CompletionEvent&)> on_completion;
 
   size_t transfers_under_way() const;
-  const HopStats& link_down(SipId sip) const;  ///< host to SIP
-  const HopStats& link_up(SipId sip) const;
-  const Hop& hop_down(SipId sip) const;
-  const Hop& hop_up(SipId sip) const;
+  HopStats link_down(SipId sip) const;  ///< host to SIP
+  HopStats link_up(SipId sip) const;
+  Hop& hop_down(SipId sip);
+  Hop& hop_up(SipId sip);
 
   struct Impl;
   Impl& impl() { return *m_impl; }

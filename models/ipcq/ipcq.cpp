@@ -289,6 +289,11 @@ void Ipcq::release(QpId qp, uint64_t ticket, Ps at) {
   p.release();
 }
 
+bool Ipcq::credit_granted(QpId qp) const {
+  const Qp* q = find(value(qp));
+  return q != nullptr && m_out.granted(q->route);
+}
+
 bool Ipcq::stale(uint32_t epoch) {
   if (epoch == (m_parts.host->epoch() & 0xFFFF)) return false;
   m_parts.host->count_stale();

@@ -60,6 +60,11 @@ class IpcqPort {
   /// Gives a message back and returns its credit to the peer on the control channel.
   /// `at` is now, or when a transfer under way will have read the slot: the credit leaves then.
   virtual void release(QpId qp, uint64_t ticket, Ps at) = 0;
+  /// `release` cannot wait: the way of the credit is granted. Where it is not, only threads give messages back.
+  virtual bool credit_granted(QpId qp) const {
+    (void)qp;
+    return false;
+  }
   /// A message whose payload is in the slot at the tail: the fused NOTIFY. Times: when the doorbell and the payload's
   /// tail are here.
   /// Whether such a message would be refused now, and why; nothing is recorded. Asked before its bytes are put into

@@ -8,8 +8,8 @@ HbmTiming::HbmTiming(const HbmConfig& config)
     : m_bytes_per_second(config.bytes_per_second),
       m_interleave(config.interleave_bytes),
       m_latency(config.latency),
-      m_channels(config.channels),
-      m_more(duration(config.interleave_bytes)) {}
+      m_block_duration(transfer_ps(uint64_t{config.interleave_bytes} * config.channels, config.bytes_per_second)),
+      m_channels(config.channels) {}
 
 /// share / (total / channels), rounded up once.
 Ps HbmTiming::duration(uint64_t share) const {
@@ -31,44 +31,67 @@ uint64_t HbmTiming::share(uint32_t c, uint64_t offset, uint64_t bytes) const {
 }
 
 HbmTiming::Span HbmTiming::reserve(Ps now, Ps earliest, uint64_t offset, uint64_t bytes, bool write) {
-  const auto n = static_cast<uint32_t>(m_channels.size());
-  const uint64_t first = offset / m_interleave;
-  const uint64_t last = (offset + bytes - 1) / m_interleave;
-  const uint64_t blocks = last - first + 1;
-  const uint64_t rounds = blocks / n;
-  const uint64_t extra = blocks % n;  // the first `extra` channels have one block more
-  const auto touched = static_cast<uint32_t>(std::min<uint64_t>(blocks, n));
-  const uint64_t head_missing = offset % m_interleave;
-  const uint64_t tail_missing = (last + 1) * m_interleave - (offset + bytes);
-  const uint64_t last_turn = (blocks - 1) % n;
+  const uint64_t blocks = (offset + bytes - 1) / m_interleave - offset / m_interleave + 1;
+  const Span span = blocks >= m_channels.size() ? reserve_all(now, earliest, offset, bytes, write)
+                                                : reserve_some(now, earliest, offset, bytes, write);
+  m_stats.waited += span.first_begin - earliest;
+  return span;
+}
 
-  if (rounds != m_last_rounds) {
-    m_last_rounds = rounds;
-    m_more = duration((rounds + 1) * m_interleave);
-    m_less = duration(rounds * m_interleave);
+HbmTiming::Span HbmTiming::reserve_all(Ps now, Ps earliest, uint64_t offset, uint64_t bytes, bool write) {
+  if (bytes != m_last_bytes) {
+    m_last_bytes = bytes;
+    m_last_duration = transfer_ps(bytes, m_bytes_per_second);
+  }
+  const Ps d = m_last_duration;
+  m_stats.busy += d * m_channels.size();
+  m_busy_together += d;
+  if (m_apart && m_apart_until <= now) {
+    m_apart = false;
+    m_together = Calendar();
+  }
+  if (!m_apart) {
+    const Calendar::Slot slot = m_together.reserve(now, earliest, d);
+    if (m_tap != nullptr) {
+      for (uint32_t c = 0; c < channels(); ++c) tell(c, slot, offset, bytes, write);
+    }
+    return {slot.begin, slot.end};
   }
   Span span;
-  Ps busy = 0;
-  auto c = static_cast<uint32_t>(first % n);
-  for (uint32_t turn = 0; turn < touched; ++turn) {
-    Ps d = turn < extra ? m_more : m_less;
-    if ((turn == 0 && head_missing != 0) || (turn == last_turn && tail_missing != 0)) {
-      uint64_t share = (turn < extra ? rounds + 1 : rounds) * m_interleave;
-      if (turn == 0) share -= head_missing;
-      if (turn == last_turn) share -= tail_missing;
-      d = duration(share);
-    }
-    ChannelState& channel = m_channels[c];
-    const Calendar::Slot slot = channel.calendar.reserve(now, earliest, d);
-    if (turn == 0) span.first_begin = slot.begin;
+  const uint64_t first = offset / m_interleave % channels();
+  for (uint32_t c = 0; c < channels(); ++c) {
+    const Calendar::Slot slot = m_channels[c].calendar.reserve(now, earliest, d);
+    if (c == first) span.first_begin = slot.begin;
     span.end = std::max(span.end, slot.end);
-    busy += d;
-    channel.busy += d;
     if (m_tap != nullptr) tell(c, slot, offset, bytes, write);
-    if (++c == n) c = 0;
   }
-  m_stats.busy += busy;
-  m_stats.waited += span.first_begin - earliest;
+  m_apart_until = std::max(m_apart_until, span.end);
+  return span;
+}
+
+HbmTiming::Span HbmTiming::reserve_some(Ps now, Ps earliest, uint64_t offset, uint64_t bytes, bool write) {
+  if (!m_apart) {
+    m_apart = true;
+    m_apart_until = m_together.end();
+    for (ChannelState& channel : m_channels) channel.calendar = m_together;
+  }
+  const uint64_t first = offset / m_interleave;
+  const uint64_t last = (offset + bytes - 1) / m_interleave;
+  Span span;
+  for (uint64_t block = first; block <= last; ++block) {
+    uint64_t share = m_interleave;
+    if (block == first) share -= offset % m_interleave;
+    if (block == last) share -= (last + 1) * m_interleave - (offset + bytes);
+    const Ps d = share == m_interleave ? m_block_duration : duration(share);
+    const auto c = static_cast<uint32_t>(block % channels());
+    const Calendar::Slot slot = m_channels[c].calendar.reserve(now, earliest, d);
+    if (block == first) span.first_begin = slot.begin;
+    span.end = std::max(span.end, slot.end);
+    m_channels[c].busy += d;
+    m_stats.busy += d;
+    if (m_tap != nullptr) tell(c, slot, offset, bytes, write);
+  }
+  m_apart_until = std::max(m_apart_until, span.end);
   return span;
 }
 

@@ -18,7 +18,9 @@ struct HbmStats {
 };
 
 /// A transfer reserves on every channel that it touches the time for its share of the bytes there; it is done when the
-/// last share is. Alone it takes latency + the largest share at the bandwidth of one channel (total / channels).
+/// last share is. One that touches all channels shares its bytes evenly: the memory controller fills the odd block of a
+/// long transfer with those of the next. Alone a short transfer takes latency + the largest share at the bandwidth of
+/// one channel (total / channels), a long one latency + bytes at the whole bandwidth.
 class HbmTiming {
  public:
   explicit HbmTiming(const HbmConfig& config);
@@ -30,9 +32,8 @@ class HbmTiming {
   void read(Ps now, Transit& t, uint64_t offset, uint64_t bytes);
 
   const HbmStats& stats() const { return m_stats; }
-  const Calendar& channel(uint32_t c) const { return m_channels[c].calendar; }
   uint32_t channels() const { return static_cast<uint32_t>(m_channels.size()); }
-  Ps channel_busy(uint32_t c) const { return m_channels[c].busy; }
+  Ps channel_busy(uint32_t c) const { return m_busy_together + m_channels[c].busy; }
   /// What every channel does is told to `tap`; null: to nobody.
   void observe(const observe::Tap* tap) { m_tap = tap; }
   /// Bytes of [offset, offset + bytes) that lie in channel `c`.
@@ -44,6 +45,8 @@ class HbmTiming {
     Ps end = 0;          ///< the last channel is done
   };
   Span reserve(Ps now, Ps earliest, uint64_t offset, uint64_t bytes, bool write);
+  Span reserve_all(Ps now, Ps earliest, uint64_t offset, uint64_t bytes, bool write);
+  Span reserve_some(Ps now, Ps earliest, uint64_t offset, uint64_t bytes, bool write);
   void tell(uint32_t c, const Calendar::Slot& slot, uint64_t offset, uint64_t bytes, bool write) const;
   Ps duration(uint64_t share) const;
 
@@ -54,11 +57,15 @@ class HbmTiming {
     Calendar calendar;
     Ps busy = 0;
   };
+  // As long as only transfers of all channels come, one calendar says when each of them is busy.
+  bool m_apart = false;  ///< the channels have calendars of their own, until the last of them has run out
+  Calendar m_together;
+  Ps m_busy_together = 0;
+  Ps m_apart_until = 0;
+  uint64_t m_last_bytes = 0;  ///< nearly all transfers have one length, and divisions are dear
+  Ps m_last_duration = 0;
+  Ps m_block_duration = 0;
   std::vector<ChannelState> m_channels;
-  // What a whole transfer of one length and one alignment took of a channel: nearly all have the same, and divisions
-  // are dear.
-  uint64_t m_last_rounds = 0;
-  Ps m_more = 0, m_less = 0;  ///< shares of m_last_rounds + 1 and m_last_rounds blocks
   const observe::Tap* m_tap = nullptr;
   HbmStats m_stats;
 };

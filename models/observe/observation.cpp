@@ -10,7 +10,7 @@ using namespace models;
 
 Observation::Observation(System& system) {
   MachineVisitor v;
-  v.hop = [this](const std::string& path, Place place, const Hop& hop) {
+  v.hop = [this](const std::string& path, Place place, Hop& hop) {
     Point p;
     p.path = path;
     p.place = place;

@@ -52,7 +52,7 @@ class Emitter {
 };
 
 void emit_hop(Emitter& out, const std::string& path, const Hop& hop) {
-  const HopStats& s = hop.stats();
+  const HopStats s = hop.stats();
   out.at(path);
   out.count("transactions", s.transactions);
   out.bytes("bytes", s.payload_bytes);
@@ -210,7 +210,7 @@ std::vector<LinkLoad> busiest_links(System& system, size_t n) {
   const Ps elapsed = now_ps();
   MachineVisitor v;
   v.hop = [&out, elapsed](const std::string& path, Place place, const Hop& hop) {
-    const HopStats& s = hop.stats();
+    const HopStats s = hop.stats();
     if (place != Place::Link || s.busy == 0) return;
     out.push_back({path, s.wire_bytes, s.busy, s.waited, Emitter::share(s.busy, elapsed)});
   };

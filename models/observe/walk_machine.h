@@ -17,7 +17,7 @@ namespace ahbm::observe {
 /// path and a member name (`...pe0.dma.out`).
 struct MachineVisitor {
   /// A link direction (Place::Link: between SIPs, in the mesh, to the host) or a port of a block (Place::Port).
-  std::function<void(const std::string& path, Place place, const models::Hop& hop)> hop;
+  std::function<void(const std::string& path, Place place, models::Hop& hop)> hop;
   std::function<void(const std::string& path, models::Hbm& hbm)> memory;
   std::function<void(const std::string& path, models::Pe& pe, uint32_t flat_pe)> pe;
   std::function<void(const std::string& path, models::SipBlock& block)> sip_block;

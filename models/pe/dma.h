@@ -41,6 +41,13 @@ class Dma {
   Ps out_free() const { return m_out_done[m_out_next]; }
   Ps in_free() const { return m_in_done[m_in_next]; }
 
+  /// A transfer there cannot wait (see RoutedInitiator::granted).
+  bool granted(const Route& route) const { return m_initiator.granted(route); }
+  bool granted(Addr address, uint64_t bytes) {
+    const Route& route = m_routes.to(address);
+    return granted(route) && route.covers(address, bytes);
+  }
+
   /// TCM -> `dst`. \pre out_free() <= now
   Result write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes);
   /// One message: `slot_data` holds header and payload; fused with its NOTIFY. `wire_bytes` counts what links carry.
@@ -51,8 +58,8 @@ class Dma {
 
   const DmaStats& out_stats() const { return m_out_stats; }
   const DmaStats& in_stats() const { return m_in_stats; }
-  const Hop& out_hop() const { return m_out; }
-  const Hop& in_hop() const { return m_in; }
+  Hop& out_hop() { return m_out; }
+  Hop& in_hop() { return m_in; }
 
  private:
   /// A fault that strikes this message. True: it is lost. An altered copy of `data` takes its place.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "ahbm/registers/pe.h"
 #include "models/core/ipcq_protocol.h"
@@ -13,6 +15,10 @@
 namespace ahbm::models {
 
 using namespace regs;
+
+namespace {
+constexpr uint32_t kRefillMoves = tl::kMaxMoves * 3 / 4;
+}
 
 Executor::Executor(const Parts& parts, const char* name)
     : m_parts(parts),
@@ -32,13 +38,22 @@ void Executor::enqueue(const launch::Descriptor& descriptor, Ps at) {
   if (m_tap != nullptr) tell(observe::EventKind::Launch, std::max(at, now_ps()), at, 1);
   ++*m_parts.progress;
   if (!m_spawned) {
-    m_spawned = true;
-    sc_core::sc_spawn_options options;
-    options.set_stack_size(256 * 1024);
-    sc_core::sc_spawn([this] { thread(); }, sc_core::sc_gen_unique_name("executor"), &options);
+    spawn();
   } else {
     wake(at);
   }
+}
+
+void Executor::spawn() {
+  m_spawned = true;
+  sc_core::sc_spawn_options thread_options;
+  thread_options.set_stack_size(256 * 1024);
+  sc_core::sc_spawn([this] { thread(); }, sc_core::sc_gen_unique_name("executor"), &thread_options);
+  sc_core::sc_spawn_options options;
+  options.spawn_method();
+  options.dont_initialize();
+  options.set_sensitivity(&m_wake);
+  sc_core::sc_spawn([this] { on_wake(); }, sc_core::sc_gen_unique_name("executor_moves"), &options);
 }
 
 void Executor::wake(Ps at) {
@@ -48,11 +63,15 @@ void Executor::wake(Ps at) {
 }
 
 void Executor::on_message(QpId qp, Ps ready) {
-  if (m_engine.message_came(qp) || m_slot_qp == qp) wake(ready);
+  if (const auto at = m_engine.message_came(qp, ready, now_ps())) {
+    wake(*at);
+  } else if (m_slot_qp == qp) {
+    wake(ready);
+  }
 }
 
 void Executor::on_credit(QpId qp, Ps at) {
-  if (m_engine.credit_came(qp)) wake(at);
+  if (const auto when = m_engine.credit_came(qp, at)) wake(*when);
 }
 
 void Executor::abort() {
@@ -102,17 +121,51 @@ void Executor::sleep_until(Ps t) {
 }
 
 template <typename Done>
-void Executor::block_until(Done done, tl::Handle awaited, Ps deadline) {
+void Executor::block_until(const Done& done, tl::Handle awaited, Ps deadline) {
+  const auto look = [](const void* condition, std::optional<Ps> next) {
+    if constexpr (std::is_invocable_v<const Done&, std::optional<Ps>>) {
+      return (*static_cast<const Done*>(condition))(next);
+    } else {
+      return (*static_cast<const Done*>(condition))();
+    }
+  };
+  const Blocked blocked{look, &done, awaited, deadline};
   for (;;) {
     signals();
-    const Ps now = now_ps();
-    std::optional<Ps> next = m_engine.progress(now, awaited);
-    if (done()) return;
-    if (deadline > now && (!next || deadline < *next)) next = deadline;
-    if (next) m_wake.notify(to_sc_time(*next - now));
+    if (step(blocked, MoveEngine::Caller::Thread)) return;
+    m_blocked = &blocked;
     m_sleeping = true;
-    sc_core::wait(m_wake);
+    try {
+      sc_core::wait(m_resume);
+    } catch (...) {  // the simulation takes its threads down
+      m_blocked = nullptr;
+      throw;
+    }
     m_sleeping = false;
+    m_blocked = nullptr;
+    if (m_failure) std::rethrow_exception(std::exchange(m_failure, nullptr));
+  }
+}
+
+bool Executor::step(const Blocked& blocked, MoveEngine::Caller caller) {
+  const Ps now = now_ps();
+  std::optional<Ps> next = m_engine.progress(now, blocked.awaited, caller);
+  if (m_engine.needs_thread() || blocked.done(blocked.condition, next)) return true;
+  if (blocked.deadline > now && (!next || blocked.deadline < *next)) next = blocked.deadline;
+  if (next) m_wake.notify(to_sc_time(*next - now));
+  return false;
+}
+
+/// Carries the moves of a waiting kernel on. The kernel's thread is only woken for what it waits for and for what a
+/// method may not do: that spares most of the context switches, and the host's caches the stacks.
+void Executor::on_wake() {
+  if (m_blocked == nullptr) return;
+  try {
+    const bool thread_needed = m_reset || m_abort || m_parts.faults->stops_armed();
+    if (thread_needed || step(*m_blocked, MoveEngine::Caller::Method)) m_resume.notify();
+  } catch (...) {
+    m_failure = std::current_exception();
+    m_resume.notify();
   }
 }
 
@@ -327,12 +380,18 @@ std::string Executor::waiting_for() const {
 // --- moves
 
 tl::Handle Executor::submit(const tl::Move& move) {
-  if (m_engine.in_flight() >= tl::kMaxMoves) {
-    block_until([this] { return m_engine.in_flight() < tl::kMaxMoves; }, MoveEngine::kEverybody);
+  if (m_engine.unissued() >= tl::kMaxMoves) {
+    // Room for some at once, if that comes by itself: resuming a kernel is dear.
+    block_until(
+        [this](std::optional<Ps> next) {
+          const uint32_t n = m_engine.unissued();
+          return n <= kRefillMoves || (!next && n < tl::kMaxMoves);
+        },
+        MoveEngine::kNobody);
   }
   const tl::Handle handle = m_engine.submit(move, now_ps());
   // A move behind others on its queue pairs can do nothing yet.
-  if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody);
+  if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody, MoveEngine::Caller::Thread);
   return handle;
 }
 
@@ -345,7 +404,7 @@ void Executor::wait_all() {
 }
 
 tl::Slot Executor::recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) {
-  block_until([this, from] { return m_engine.lane_idle(from); }, MoveEngine::kEverybody);
+  block_until([this, from] { return m_engine.lane_idle(from); }, MoveEngine::kNobody);
   const QpId qp = m_engine.qp_of(from);
   m_slot_qp = qp;
   const Ps begin = now_ps();

@@ -1,4 +1,5 @@
-// Runs launched kernels: `tl` on the hardware of one PE. One SC_THREAD, spawned at the first launch.
+// Runs launched kernels: `tl` on the hardware of one PE. One SC_THREAD for the kernels and one SC_METHOD that carries
+// their moves on while they wait, both spawned at the first launch.
 #pragma once
 
 #include <exception>
@@ -104,8 +105,19 @@ class Executor : public tl::Tl, private IpcqListener {
   void stand_still();
   launch::Status execute(const launch::Descriptor& descriptor);
   void complete(const launch::Descriptor& descriptor, launch::Status status);
+  /// What the kernel waits for. `condition` is looked at after everything that happens; it lives on the kernel's stack.
+  struct Blocked {
+    bool (*done)(const void* condition, std::optional<Ps> next) = nullptr;
+    const void* condition = nullptr;
+    tl::Handle awaited = MoveEngine::kNobody;
+    Ps deadline = 0;
+  };
+  /// Waits for `done()` or for `done(next)`, where `next` is when moves will go on without anything from outside.
   template <typename Done>
-  void block_until(Done done, tl::Handle awaited, Ps deadline = 0);
+  void block_until(const Done& done, tl::Handle awaited, Ps deadline = 0);
+  bool step(const Blocked& blocked, MoveEngine::Caller caller);
+  void spawn();
+  void on_wake();
   void pause_until(Ps t);
   void sleep_until(Ps t);
   void signals();
@@ -121,7 +133,9 @@ class Executor : public tl::Tl, private IpcqListener {
   RoutedInitiator m_out;
   Route m_completion_route;
   std::list<Queued> m_queue;  ///< nothing is allocated for the many PEs that never run
-  sc_core::sc_event m_wake, m_space;
+  sc_core::sc_event m_wake, m_resume, m_space;
+  const Blocked* m_blocked = nullptr;  ///< null: the thread runs, or waits for m_wake itself
+  std::exception_ptr m_failure;        ///< of the method, for the kernel
   bool m_spawned = false, m_running = false, m_sleeping = false;
   bool m_abort = false, m_reset = false;
   bool m_stopped = false;  ///< by an injected fault, until a reset

@@ -31,7 +31,7 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
   m_listed.clear();
   m_first_handle += m_done.size();
   m_done.clear();
-  m_in_flight = 0;
+  m_in_flight = m_unissued = 0;
   m_stored_by = 0;
   m_spares.clear();
   m_parts.scratch->reset();
@@ -53,7 +53,7 @@ MoveEngine::MoveState& MoveEngine::acquire_state() {
   m_free.pop_back();
   m.opened = m.loaded = m.computed = m.settled = m.stored = m.retired = 0;
   for (int i = 0; i < 4; ++i) m.received[i] = m.sent[i] = 0;
-  m.listed = false;
+  m.listed = m.drained = false;
   m.dirty = true;
   m.next_time = m.lazy_time = kNever;
   return m;
@@ -107,6 +107,7 @@ tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
     m_ripple = true;
   }
   ++m_in_flight;
+  ++m_unissued;
   return handle;
 }
 
@@ -120,21 +121,29 @@ bool MoveEngine::lane_idle(tl::Dir dir) const {
   return m_lanes[lane_index(dir)].receiving.empty();
 }
 
-bool MoveEngine::message_came(QpId qp) {
+std::optional<Ps> MoveEngine::message_came(QpId qp, Ps ready, Ps now) {
   Lane* lane = lane_of(qp);
-  if (lane == nullptr || lane->receiving.empty()) return false;
-  lane->receiving.front()->dirty = m_ripple = true;
-  return true;
+  if (lane == nullptr || lane->receiving.empty()) return std::nullopt;
+  MoveState& m = *lane->receiving.front();
+  if (ready > now) {
+    wake_at(m, ready);
+  } else {
+    m.dirty = m_ripple = true;
+  }
+  return ready;
 }
 
-bool MoveEngine::credit_came(QpId qp) {
+std::optional<Ps> MoveEngine::credit_came(QpId qp, Ps at) {
   Lane* lane = lane_of(qp);
-  if (lane == nullptr || lane->sending.empty()) return false;
-  lane->sending.front()->dirty = m_ripple = true;
-  return lane->credit_since != kNotWaiting;
+  if (lane == nullptr || lane->sending.empty() || lane->credit_since == kNotWaiting) return std::nullopt;
+  const Ps when = std::max(at, lane->credit_since);
+  wake_at(*lane->sending.front(), when);
+  return when;
 }
 
-std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited) {
+std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited, Caller caller) {
+  m_may_wait = caller == Caller::Thread;
+  m_needs_thread = false;
   do {
     m_ripple = false;
     bool finished = false;
@@ -154,10 +163,13 @@ std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited) {
     }
   } while (m_ripple);
   Ps next = kNever;
+  Ps all_done = 0;  // when the last move is, or never if one waits for something from outside
   for (const MoveState* m : m_listed) {
     next = std::min(next, m->next_time);
-    if (m_starved || awaited == kEverybody || awaited == m->handle) next = std::min(next, m->lazy_time);
+    if (m_starved || awaited == m->handle) next = std::min(next, m->lazy_time);
+    all_done = std::max(all_done, m->lazy_time);
   }
+  if (awaited == kEverybody && all_done != 0) next = std::min(next, all_done);
   return next == kNever ? std::nullopt : std::optional<Ps>(next);
 }
 
@@ -175,6 +187,12 @@ void MoveEngine::advance(MoveState& m, Ps now) {
     advance_sends(m, now);
     advance_stores(m, now);
     again = (advance_retires(m, now) || m.computed != computed) && m.retired < m.pieces;
+  }
+  // Left undone for want of a thread: not over when that comes.
+  if (m_needs_thread) m.dirty = true;
+  if (!m.drained && m.settled == m.pieces && issued(m, m.pieces - 1)) {
+    m.drained = true;
+    --m_unissued;
   }
 }
 
@@ -254,6 +272,7 @@ void MoveEngine::advance_loads(MoveState& m, Ps now) {
     }
     if (!stage(m, p)) break;
     const Addr src = m.move.local + piece_offset(m, m.loaded);
+    if (!allowed(m_parts.dma->granted(src, uint64_t{p.count} * m.item))) break;
     const Dma::Result r = m_parts.dma->read(now, src, payload(m_parts.tcm->data(p.stage)), uint64_t{p.count} * m.item);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("load", src, r.status);
     p.load_ready = r.done;
@@ -317,7 +336,7 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
     }
     p.acc_ready = now;
     if (m.computes) {
-      if (!stage(m, p)) break;
+      if (!may_release(m, p) || !stage(m, p)) break;
       uint8_t* acc = m_parts.tcm->data(p.stage) + ipcq::kHeaderBytes;
       const uint8_t* left = m.move.local != 0 ? acc : nullptr;
       uint32_t passes = 0;
@@ -351,11 +370,35 @@ void MoveEngine::advance_settles(MoveState& m, Ps now) {
   while (m.settled < m.computed) {
     Piece& p = m.piece(m.settled);
     if (p.acc_ready > now) {
-      wake_at(m, p.acc_ready);
+      // Nobody needs to look before the result has somewhere to go.
+      wake_at(m, m.move.store == 0 ? first_credit(m, p.acc_ready) : p.acc_ready);
       break;
     }
     ++m.settled;
   }
+}
+
+/// When a result that is there at `ready` can be sent first, as far as credits are known; a lane without one waits from
+/// then on.
+Ps MoveEngine::first_credit(const MoveState& m, Ps ready) {
+  Ps first = kNever;
+  for (size_t d = 0; d < m.move.to.size(); ++d) {
+    Lane& lane = m_lanes[m.to[d]];
+    if (m.sent[d] == m.pieces || lane.sending.front() != &m) continue;
+    const auto credit = m_parts.ipcq->credit_time(lane.qp);
+    if (!credit && !m_parts.ipcq->enabled(lane.qp)) return ready;  // the send will say so
+    if (!credit || *credit > ready) lane.credit_since = std::min(lane.credit_since, ready);
+    if (credit) first = std::min(first, std::max(*credit, ready));
+  }
+  return first;
+}
+
+bool MoveEngine::may_release(const MoveState& m, const Piece& p) {
+  if (m_may_wait || !p.slots_held) return true;
+  bool granted = true;
+  for (size_t s = 0; s < m.move.from.size(); ++s)
+    granted = granted && m_parts.ipcq->credit_granted(m_lanes[m.from[s]].qp);
+  return allowed(granted);
 }
 
 bool MoveEngine::output_may_leave(MoveState& m, uint32_t i, Ps now) {
@@ -391,6 +434,7 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
       uint8_t* data = accumulator(m, p);
       const uint32_t payload = p.count * m.item;
       const uint32_t bytes = ipcq::kHeaderBytes + payload;
+      if (!may_release(m, p) || !allowed(m_parts.dma->granted(lane.route))) break;
       if (lane.credit_since != kNotWaiting) end_wait(lane.credit_since, now, observe::Wait::Credit, lane.qp);
       const SendSlot slot = m_parts.ipcq->take_send_slot(lane.qp, bytes);
       if (slot.address == 0) {
@@ -422,7 +466,7 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
 void MoveEngine::end_wait(Ps& since, Ps now, observe::Wait what, QpId qp) {
   const Ps begin = since;
   since = kNotWaiting;
-  if (begin == now) return;
+  if (begin >= now) return;
   const bool credit = what == observe::Wait::Credit;
   (credit ? m_stats.waited_credit : m_stats.waited_message) += now - begin;
   ++(credit ? m_stats.credit_waits : m_stats.message_waits);
@@ -454,6 +498,7 @@ void MoveEngine::advance_stores(MoveState& m, Ps now) {
   while (m.stored < m.pieces && output_may_leave(m, m.stored, now)) {
     Piece& p = m.piece(m.stored);
     const Addr dst = m.move.store + piece_offset(m, m.stored);
+    if (!may_release(m, p) || !allowed(m_parts.dma->granted(dst, uint64_t{p.count} * m.item))) break;
     const Dma::Result r = m_parts.dma->write(now, dst, payload(accumulator(m, p)), uint64_t{p.count} * m.item);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("store", dst, r.status);
     p.taken = std::max(p.taken, r.taken);

@@ -56,17 +56,23 @@ class MoveEngine {
   /// Whether something has happened since the last `progress` that it could act on at once.
   bool ripples() const { return m_ripple; }
   bool idle() const { return m_in_flight == 0; }
-  uint32_t in_flight() const { return m_in_flight; }
+  /// Moves that have transfers to issue yet; the last ones of the others are under way.
+  uint32_t unissued() const { return m_unissued; }
 
   static constexpr tl::Handle kNobody = 0, kEverybody = ~tl::Handle{0};
+  /// Who calls `progress`: a process that may wait, or one that may not and can therefore only send along granted
+  /// routes (a module on the way may wait otherwise).
+  enum class Caller : uint8_t { Thread, Method };
   /// Does what can be done at `now`. Returns when something will be possible without any outside event. That a move has
   /// done its last transfer counts only for those that somebody waits for: `awaited`, or all (kEverybody).
   /// \throws tl::ProtocolError for a message that does not match, tl::FaultError for an address that answered an error
-  std::optional<Ps> progress(Ps now, tl::Handle awaited);
+  std::optional<Ps> progress(Ps now, tl::Handle awaited, Caller caller);
+  /// The last `progress` left something undone that only a thread may do.
+  bool needs_thread() const { return m_needs_thread; }
 
-  /// A message / a credit of this queue pair has become known. Answers whether it could unblock something.
-  bool message_came(QpId qp);
-  bool credit_came(QpId qp);
+  /// A message / a credit of this queue pair has become known and counts from then on. Answers when to wake up for it.
+  std::optional<Ps> message_came(QpId qp, Ps ready, Ps now);
+  std::optional<Ps> credit_came(QpId qp, Ps at);
 
   /// Staging areas that are kept for the next piece go back to the scratch memory. False: there were none.
   bool give_back_spares();
@@ -108,6 +114,7 @@ class MoveEngine {
     Ps lazy_time = kNever;  ///< when its oldest piece is done with its transfers, if nothing else waits for that
     bool listed = false;
     bool dirty = true;      ///< something happened that may let it go on
+    bool drained = false;   ///< every transfer is issued
     bool computes = false;  ///< the accumulator is in the staging area, else it is the received slot
     uint8_t item = 4;
     uint32_t piece_elems = 0;
@@ -148,6 +155,13 @@ class MoveEngine {
   bool open(MoveState& m, uint32_t i);
   void advance_settles(MoveState& m, Ps now);
   bool output_may_leave(MoveState& m, uint32_t i, Ps now);
+  Ps first_credit(const MoveState& m, Ps ready);
+  /// The caller may do this: it may wait, or the route is granted. Otherwise a thread is asked for.
+  bool allowed(bool granted) {
+    m_needs_thread = m_needs_thread || !(m_may_wait || granted);
+    return m_may_wait || granted;
+  }
+  bool may_release(const MoveState& m, const Piece& p);
   void finish(MoveState& m);
   void forget_done();
   /// Gives the received slots back; their credits leave at `at`, when nothing reads them any more.
@@ -175,7 +189,8 @@ class MoveEngine {
   std::vector<MoveState*> m_listed;  ///< moves that may do something: at the head of a lane, or without lanes
   RingBuffer<bool> m_done;           ///< from m_first_handle on
   tl::Handle m_first_handle = 1;
-  uint32_t m_in_flight = 0;
+  uint32_t m_in_flight = 0, m_unissued = 0;
+  bool m_may_wait = true, m_needs_thread = false;
   bool m_ripple = false;   ///< something happened that other moves may have waited for
   bool m_starved = false;  ///< a piece found no room to be staged
   std::vector<int16_t> m_lane_of_qp;

@@ -22,9 +22,10 @@ struct Route {
   bool has_egress = false;
   Side egress = Side::E;
 
+  bool granted(uint64_t now_epoch) const { return target != nullptr && epoch == now_epoch; }
+  bool covers(uint64_t address, uint64_t bytes) const { return address >= begin && address + bytes <= end; }
   bool covers(uint64_t address, uint64_t bytes, uint64_t now_epoch, const Transit& t) const {
-    return target != nullptr && epoch == now_epoch && address >= begin && address + bytes <= end &&
-           has_egress == t.has_egress && egress == t.egress;
+    return granted(now_epoch) && covers(address, bytes) && has_egress == t.has_egress && egress == t.egress;
   }
   void take(const RouteGrant& grant, uint64_t now_epoch, const Transit& t) {
     forward = grant.forward;
@@ -130,6 +131,10 @@ class RoutedInitiator {
     m_route_epoch = route_epoch;
     m_grants = grants;
   }
+
+  /// What `transport` along `route` does: reserve and call a target of ours. Otherwise it walks over the sockets, and
+  /// whoever is bound there may wait.
+  bool granted(const Route& route) const { return m_grants && route.granted(*m_route_epoch); }
 
   /// Sends `p` (see transport_routed). The response status is the target's.
   void transport(PooledPayload& p, Route& route) {

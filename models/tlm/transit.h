@@ -63,17 +63,20 @@ struct HopStats {
 /// One thing that a message reserves on its way: a link direction, a crossbar output, a TCM port, a DMA channel. Two
 /// calendars: data and control (credits, doorbells and completions never queue behind data).
 ///
-/// Laid out by cache line: a pass touches the channel's line and the one of the figures. Messages cross ten of these
-/// each, and a machine with a thousand busy PEs has more of them than its host caches.
+/// Laid out by cache line: a pass touches the line of its channel, and the one of the figures only when it had to wait.
+/// Messages cross ten of these each, and a machine with a thousand busy PEs has more of them than its host caches.
 class alignas(64) Hop {
  public:
   Hop() = default;
   Hop(const LinkParams& link, const Framing& framing) { configure(link, framing); }
   void configure(const LinkParams& link, const Framing& framing) {
+    settle();
     m_bytes_per_second = link.bytes_per_second;
-    m_latency = link.latency;
     m_framing = framing;
-    for (Lane& lane : m_lanes) lane.payload = ~uint64_t{0};
+    for (Lane& lane : m_lanes) {
+      lane.payload = kNoPayload;
+      lane.latency = link.latency;
+    }
   }
 
   /// Moves `t` across: head_out = first free instant, tail_out = max(end of the reserved time, tail_in), then latency.
@@ -88,61 +91,107 @@ class alignas(64) Hop {
   template <Channel kChannel>
   void pass_as(Ps now, Ps& head, Ps& tail, uint64_t payload) {
     Lane& lane = m_lanes[static_cast<size_t>(kChannel)];
-    if (lane.payload != payload) lane.set_cost(*this, payload);
-    const Calendar::Slot slot = lane.calendar.reserve(now, head, lane.duration);
-    ++m_stats.transactions;
-    m_stats.payload_bytes += payload;
-    m_stats.wire_bytes += lane.wire;
-    if (kChannel == Channel::Data) {
-      m_stats.busy += lane.duration;
-      m_stats.waited += slot.begin - head;
-    } else {
-      m_stats.control_wire_bytes += lane.wire;
+    if (lane.payload != payload) {
+      if (m_tap != nullptr || payload >= kNoPayload) return pass_rarely(kChannel, now, head, tail, payload);
+      change_length(lane, payload);
     }
-    if (m_tap != nullptr) tell(kChannel, payload, slot, lane.wire);
-    tail = std::max(slot.end, tail) + m_latency;
-    head = slot.begin + m_latency;
+    if (++lane.passes == kManyPasses) settle();
+    const Calendar::Slot slot = lane.calendar.reserve(now, head, lane.duration);
+    if (kChannel == Channel::Data && slot.begin != head) m_waited += slot.begin - head;
+    tail = std::max(slot.end, tail) + lane.latency;
+    head = slot.begin + lane.latency;
   }
-  LinkParams link() const { return {m_bytes_per_second, m_latency}; }
+  LinkParams link() const { return {m_bytes_per_second, m_lanes[0].latency}; }
   const Framing& framing() const { return m_framing; }
-  const HopStats& stats() const { return m_stats; }
+  HopStats stats() const {
+    HopStats out = m_settled;
+    for (const Channel c : {Channel::Data, Channel::Control}) add_passes(out, c);
+    out.waited = m_waited;
+    return out;
+  }
   const Calendar& calendar(Channel c) const { return m_lanes[static_cast<size_t>(c)].calendar; }
   /// Every pass is told to `tap`, granted routes included; null: to nobody.
   /// Watching changes nothing about a hop.
-  void observe(const observe::Tap* tap) const { m_tap = tap; }
-
- private:
-  /// A channel, and what a message of the last length cost on it: traffic comes in few lengths, and divisions are dear.
-  struct Lane {
-    Calendar calendar;
-    uint64_t payload = ~uint64_t{0};
-    uint64_t wire = 0;
-    Ps duration = 0;
-
-    [[gnu::noinline]] void set_cost(const Hop& hop, uint64_t bytes) {
-      payload = bytes;
-      wire = hop.m_framing.wire_bytes(bytes);
-      duration = transfer_ps(wire, hop.m_bytes_per_second);
-    }
-  };
-  [[gnu::noinline, gnu::cold]] void tell(Channel channel, uint64_t payload, const Calendar::Slot& slot,
-                                         uint64_t wire) const {
-    observe::Event e;
-    e.kind = observe::EventKind::Transfer;
-    e.control = channel == Channel::Control;
-    e.begin = slot.begin;
-    e.end = slot.end;
-    e.bytes = payload;
-    e.wire_bytes = wire;
-    m_tap->tell(e);
+  void observe(const observe::Tap* tap) {
+    settle();
+    for (Lane& lane : m_lanes) lane.payload = kNoPayload;  // so that the next pass looks
+    m_tap = tap;
   }
 
-  Lane m_lanes[2];  ///< by channel; 64 bytes each
-  HopStats m_stats;
-  Ps m_latency = 0;
-  mutable const observe::Tap* m_tap = nullptr;
+ private:
+  static constexpr uint32_t kNoPayload = ~uint32_t{0};
+  static constexpr uint32_t kManyPasses = 1u << 30;
+
+  /// A channel, and what a message of the last length costs on it: traffic comes in few lengths, and divisions are
+  /// dear.
+  struct Lane {
+    Calendar calendar;
+    uint32_t payload = kNoPayload;
+    uint32_t passes = 0;  ///< of this length, not yet in m_settled
+    Ps duration = 0;
+    Ps latency = 0;
+  };
+  static_assert(sizeof(Lane) == 64);
+
+  void add_passes(HopStats& out, Channel channel) const {
+    const Lane& lane = m_lanes[static_cast<size_t>(channel)];
+    if (lane.passes == 0) return;
+    const uint64_t wire = m_framing.wire_bytes(lane.payload) * lane.passes;
+    out.transactions += lane.passes;
+    out.payload_bytes += uint64_t{lane.payload} * lane.passes;
+    out.wire_bytes += wire;
+    if (channel == Channel::Data) {
+      out.busy += lane.duration * lane.passes;
+    } else {
+      out.control_wire_bytes += wire;
+    }
+  }
+  void settle() {
+    for (const Channel c : {Channel::Data, Channel::Control}) {
+      add_passes(m_settled, c);
+      m_lanes[static_cast<size_t>(c)].passes = 0;
+    }
+  }
+  [[gnu::noinline]] void change_length(Lane& lane, uint64_t payload) {
+    settle();
+    lane.payload = static_cast<uint32_t>(payload);
+    lane.duration = transfer_ps(m_framing.wire_bytes(payload), m_bytes_per_second);
+  }
+  /// A pass that is watched, or of a length that the lane does not keep.
+  [[gnu::noinline, gnu::cold]] void pass_rarely(Channel channel, Ps now, Ps& head, Ps& tail, uint64_t payload) {
+    Lane& lane = m_lanes[static_cast<size_t>(channel)];
+    const uint64_t wire = m_framing.wire_bytes(payload);
+    const Ps duration = transfer_ps(wire, m_bytes_per_second);
+    const Calendar::Slot slot = lane.calendar.reserve(now, head, duration);
+    ++m_settled.transactions;
+    m_settled.payload_bytes += payload;
+    m_settled.wire_bytes += wire;
+    if (channel == Channel::Data) {
+      m_settled.busy += duration;
+      m_waited += slot.begin - head;
+    } else {
+      m_settled.control_wire_bytes += wire;
+    }
+    if (m_tap != nullptr) {
+      observe::Event e;
+      e.kind = observe::EventKind::Transfer;
+      e.control = channel == Channel::Control;
+      e.begin = slot.begin;
+      e.end = slot.end;
+      e.bytes = payload;
+      e.wire_bytes = wire;
+      m_tap->tell(e);
+    }
+    tail = std::max(slot.end, tail) + lane.latency;
+    head = slot.begin + lane.latency;
+  }
+
+  Lane m_lanes[2];  ///< by channel, a cache line each
+  Ps m_waited = 0;
   uint64_t m_bytes_per_second = 1;
+  const observe::Tap* m_tap = nullptr;
   Framing m_framing;
+  HopStats m_settled;
 };
 
 /// A machine resource without packet framing (TCM port, DMA channel, memory channel): bytes are bytes.

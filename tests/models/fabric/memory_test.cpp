@@ -77,8 +77,9 @@ TEST(HbmTiming, SharesAddUpAndMatchAByteCount) {
   }
 }
 
-TEST(HbmTiming, AloneItTakesTheLargestShare) {
+TEST(HbmTiming, AloneItTakesTheLargestShareOrAnEvenOne) {
   std::mt19937 random(5);
+  int long_ones = 0;
   for (int i = 0; i < 2000; ++i) {
     const HbmConfig c = config(1 + random() % 20, 1u << random() % 10);
     HbmTiming timing(c);
@@ -86,12 +87,19 @@ TEST(HbmTiming, AloneItTakesTheLargestShare) {
     const uint64_t bytes = 1 + random() % 20000;
     uint64_t largest = 0;
     Ps total = 0;
+    bool everywhere = true;
     for (uint32_t ch = 0; ch < c.channels; ++ch) {
       const uint64_t share = timing.share(ch, offset, bytes);
       largest = std::max(largest, share);
       total += transfer_ps(share * c.channels, c.bytes_per_second);
+      everywhere = everywhere && share != 0;
     }
-    const Ps busy = transfer_ps(largest * c.channels, c.bytes_per_second);
+    Ps busy = transfer_ps(largest * c.channels, c.bytes_per_second);
+    if (everywhere) {
+      busy = transfer_ps(bytes, c.bytes_per_second);
+      total = busy * c.channels;
+      ++long_ones;
+    }
     Transit w;
     w.head = 1000;
     w.tail = 1000;
@@ -108,6 +116,42 @@ TEST(HbmTiming, AloneItTakesTheLargestShare) {
     ASSERT_EQ(r.wire_payload, bytes);
     ASSERT_EQ(timing.stats().waited, 0u);
   }
+  EXPECT_GT(long_ones, 500);
+  EXPECT_LT(long_ones, 1900);
+}
+
+// Random long and short transfers, against calendars that are never joined.
+TEST(HbmTiming, JoinedChannelsAreBusyAsSeparateOnesWouldBe) {
+  std::mt19937 random(11);
+  const HbmConfig c = config(8, 64);
+  HbmTiming timing(c);
+  std::vector<Calendar> channels(c.channels);
+  std::vector<Ps> busy(c.channels, 0);
+  Ps now = 0;
+  for (int i = 0; i < 20000; ++i) {
+    now += random() % 4 == 0 ? random() % 30000 : random() % 1500;  // idle now and then
+    const uint64_t offset = random() % 4096;
+    const uint64_t bytes = random() % 5 == 0 ? 1 + random() % 300 : 1024 + random() % 2000;
+    const Ps earliest = now + random() % 5000;
+    const bool everywhere = (offset + bytes - 1) / 64 - offset / 64 + 1 >= c.channels;
+    Ps begin = 0, end = 0;
+    for (uint32_t ch = 0; ch < c.channels; ++ch) {
+      const uint64_t share = timing.share(ch, offset, bytes);
+      if (share == 0) continue;
+      const Ps d =
+          everywhere ? transfer_ps(bytes, c.bytes_per_second) : transfer_ps(share * c.channels, c.bytes_per_second);
+      const Calendar::Slot slot = channels[ch].reserve(now, earliest, d);
+      busy[ch] += d;
+      if (ch == offset / 64 % c.channels) begin = slot.begin;
+      end = std::max(end, slot.end);
+    }
+    Transit t;
+    t.head = t.tail = earliest;
+    timing.write(now, t, offset, bytes);
+    ASSERT_EQ(t.head, begin + c.latency) << i;
+    ASSERT_EQ(t.tail, std::max(end, earliest) + c.latency) << i;
+  }
+  for (uint32_t ch = 0; ch < c.channels; ++ch) EXPECT_EQ(timing.channel_busy(ch), busy[ch]);
 }
 
 TEST(HbmTiming, ASlowMessageEndsWithItsTail) {
