@@ -36,13 +36,23 @@ Calendar::Slot Calendar::reserve_among(Ps now, Ps earliest, Ps duration) {
   // Fill the gaps from `earliest` on, which lies before the end of the last but one. Every interval crossed merges
   // with the new one, since no gap is left between them.
   const uint32_t first = first_from(earliest);
+  Interval& met = m_busy[first];
+  if (earliest + duration < met.begin) {
+    m_busy.insert(first, {earliest, earliest + duration});
+    if (m_busy.size() >= kMaxIntervals) join_earliest();
+    return {earliest, earliest + duration};
+  }
   uint32_t next = first;
   Ps t = earliest;
   Ps begin = earliest;
-  if (m_busy[next].begin <= earliest) {
-    begin = m_busy[next].begin;
-    t = m_busy[next].end;
+  if (met.begin <= earliest) {
+    begin = met.begin;
+    t = met.end;
     ++next;
+    if (t + duration < (next != m_busy.size() ? m_busy[next] : m_last).begin) {
+      met.end = t + duration;
+      return {t, met.end};
+    }
   }
   Slot slot{t, t};
   Ps left = duration;
@@ -60,9 +70,6 @@ Calendar::Slot Calendar::reserve_among(Ps now, Ps earliest, Ps duration) {
   if (crossed_last) {
     m_last = {begin, t};
     m_busy.truncate(first);
-  } else if (first == next) {
-    m_busy.insert(first, {begin, t});
-    if (m_busy.size() >= kMaxIntervals) join_earliest();
   } else {
     m_busy[first] = {begin, t};
     m_busy.erase(first + 1, next - first - 1);
@@ -70,13 +77,22 @@ Calendar::Slot Calendar::reserve_among(Ps now, Ps earliest, Ps duration) {
   return slot;
 }
 
-/// The first interval that does not end before `earliest`. Traffic asks for times near the latest ones.
+/// The first interval that does not end before `earliest`. \pre m_busy.back() does not
+/// Traffic asks for times near the latest ones (what goes far) or near the earliest ones (what begins here).
 uint32_t Calendar::first_from(Ps earliest) const {
-  uint32_t end = m_busy.size();
-  for (uint32_t steps = 0; steps < 8; ++steps, --end) {
-    if (end == 0 || m_busy[end - 1].end < earliest) return end;
+  uint32_t first = 0, end = m_busy.size() - 1;
+  const uint32_t half = end / 2;
+  if (m_busy[half].end < earliest) {
+    first = half + 1;
+    for (uint32_t steps = 0; steps < 8; ++steps, --end) {
+      if (end == first || m_busy[end - 1].end < earliest) return end;
+    }
+  } else {
+    end = half;
+    for (uint32_t steps = 0; steps < 8; ++steps, ++first) {
+      if (first == end || m_busy[first].end >= earliest) return first;
+    }
   }
-  uint32_t first = 0;
   while (first != end) {
     const uint32_t middle = first + (end - first) / 2;
     if (m_busy[middle].end < earliest) {

@@ -48,15 +48,27 @@ class RingBuffer {
   void pop_back() { --m_count; }  ///< \pre !empty()
   void clear() { m_count = 0; }
   void truncate(uint32_t n) { m_count = n; }  ///< \pre n <= size()
-  /// Before the i-th value. \pre i <= size()
+  /// Before the i-th value. The shorter side makes room. \pre i <= size()
   void insert(uint32_t i, const T& value) {
-    push_back(value);
-    for (uint32_t j = m_count - 1; j > i; --j) (*this)[j] = (*this)[j - 1];
+    if (m_count == m_capacity) grow();
+    ++m_count;
+    if (i < m_count / 2) {
+      --m_first;
+      for (uint32_t j = 0; j < i; ++j) (*this)[j] = (*this)[j + 1];
+    } else {
+      for (uint32_t j = m_count - 1; j > i; --j) (*this)[j] = (*this)[j - 1];
+    }
     (*this)[i] = value;
   }
   /// The values [i, i + n). \pre i + n <= size()
   void erase(uint32_t i, uint32_t n) {
-    for (uint32_t j = i + n; j < m_count; ++j) (*this)[j - n] = (*this)[j];
+    if (n == 0) return;
+    if (i < (m_count - n) / 2) {
+      for (uint32_t j = i; j > 0; --j) (*this)[j + n - 1] = (*this)[j - 1];
+      m_first += n;
+    } else {
+      for (uint32_t j = i + n; j < m_count; ++j) (*this)[j - n] = (*this)[j];
+    }
     m_count -= n;
   }
 

@@ -17,7 +17,7 @@ Hbm::Hbm(const sc_core::sc_module_name& name, const SystemServices& services, Si
       m_shape(services.config->map_shape()),
       m_timing(services.config->hbm),
       m_faults(services.faults != nullptr ? *services.faults : FaultInjector::none()),
-      m_memory(services.config->hbm.bytes) {
+      m_memory(services.config->hbm.bytes, SparseMemory::Use::Bulk) {
   xbar_in.register_b_transport(this, &Hbm::b_transport);
   xbar_in.register_transport_dbg(this, &Hbm::transport_dbg);
   xbar_in.register_get_direct_mem_ptr(this, &Hbm::get_direct_mem_ptr);

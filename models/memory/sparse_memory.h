@@ -8,7 +8,9 @@ namespace ahbm::models {
 /// Not a module and not thread safe. Bytes that were never written read as zero and cost nothing.
 class SparseMemory {
  public:
-  explicit SparseMemory(uint64_t bytes) : m_bytes(bytes) {}
+  /// What large writes are for: bulk data is written around the host's caches, which it would only wash out.
+  enum class Use : uint8_t { Scratch, Bulk };
+  explicit SparseMemory(uint64_t bytes, Use use = Use::Scratch) : m_bytes(bytes), m_use(use) {}
   ~SparseMemory();
   SparseMemory(const SparseMemory&) = delete;
   SparseMemory& operator=(const SparseMemory&) = delete;
@@ -29,9 +31,11 @@ class SparseMemory {
 
  private:
   static constexpr uint64_t kLargeWrite = 256 << 10;
+  static constexpr uint64_t kStreamedWrite = 12 << 10;
   void prefer_huge_pages(uint64_t offset, uint64_t n);
 
   const uint64_t m_bytes;
+  const Use m_use;
   uint8_t* m_base = nullptr;
 };
 

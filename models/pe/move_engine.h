@@ -93,7 +93,7 @@ class MoveEngine {
  private:
   static constexpr Ps kNotWaiting = ~Ps{0};
   static constexpr Ps kNever = ~Ps{0};
-  static constexpr uint32_t kLoadAheadBytes = 64 << 10;
+  static constexpr uint32_t kLoadAheadBytes = 32 << 10;
   static constexpr uint32_t kWindow = 8;  ///< pieces of one move in flight
 
   // Pieces and moves are kept small: sixteen moves of a PE are under way, and the host has to hold those of every PE in
