@@ -3,6 +3,9 @@
 
 #include <tlm_utils/passthrough_target_socket.h>
 #include <tlm_utils/simple_initiator_socket.h>
+#include <functional>
+#include <memory>
+#include <string>
 #include <systemc>
 #include <tlm>
 #include <vector>
@@ -12,12 +15,28 @@
 
 namespace ahbm::models {
 
+/// How messages cross one direction of a cable, in the place of `Hop::pass`.
+class LinkModel {
+ public:
+  virtual ~LinkModel() = default;
+  /// Moves `t` across: its head and tail (absolute times, ps) from the entry to the exit, neither to an earlier time
+  /// nor the head behind the tail. A message has `t.wire_payload` bytes before framing (0: a header), on `t.channel`;
+  /// credits and notifications come as messages of their own on the control channel. Called in the order of the calls,
+  /// so messages may be in the future of `now`.
+  /// \param wire  the shipped resource of this direction: what passes it is in statistics, traces and waves
+  virtual void carry(Ps now, Hop& wire, Transit& t) = 0;
+};
+
+/// \param path  of the link's module, as in statistics. Null: the shipped behaviour
+using LinkFactory = std::function<std::unique_ptr<LinkModel>(const std::string& path, const LinkParams& params)>;
+
 /// Between neighbouring cubes, between a cube router and its SIP's fabric router, between SIPs. The data of a read
 /// comes back through the link of the other direction (`set_way_back`); where there is none (a cable with one direction
-/// absent) reads are refused with TLM_GENERIC_ERROR_RESPONSE.
+/// absent) reads are refused with TLM_GENERIC_ERROR_RESPONSE. No route is granted over a link with a model of its own.
 class Link : public sc_core::sc_module {
  public:
-  Link(const sc_core::sc_module_name& name, const LinkParams& params, const Framing& framing);
+  Link(const sc_core::sc_module_name& name, const LinkParams& params, const Framing& framing,
+       const LinkFactory& own = {});
 
   tlm_utils::passthrough_target_socket<Link> link_in;
   tlm_utils::simple_initiator_socket<Link> link_out;
@@ -32,10 +51,13 @@ class Link : public sc_core::sc_module {
 
  private:
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay);
+  void walk_own(tlm::tlm_generic_payload& trans, Transit& transit);
+  void pass(Transit& t);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi);
 
   Hop m_hop;
+  std::unique_ptr<LinkModel> m_own;
   struct Failure {
     Ps at;
     FaultInjector* faults;

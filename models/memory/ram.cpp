@@ -1,7 +1,5 @@
 #include "models/memory/ram.h"
 
-#include <algorithm>
-
 #include "models/memory/memory_access.h"
 #include "models/tlm/walk.h"
 
@@ -44,16 +42,7 @@ void Ram::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) 
 }
 
 unsigned Ram::transport_dbg(tlm::tlm_generic_payload& trans) {
-  if (!inside(trans) || trans.get_data_ptr() == nullptr) {
-    answer_hole(trans);
-    return 0;
-  }
-  const uint64_t offset = trans.get_address() - m_base;
-  const uint64_t n = std::min<uint64_t>(trans.get_data_length(), m_memory.size() - offset);
-  if (trans.is_write()) m_memory.write(offset, trans.get_data_ptr(), n);
-  if (trans.is_read()) m_memory.read(offset, trans.get_data_ptr(), n);
-  trans.set_response_status(tlm::TLM_OK_RESPONSE);
-  return static_cast<unsigned>(n);
+  return move_debug_bytes(m_memory, trans, trans.get_address() - m_base);
 }
 
 bool Ram::get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) {

@@ -99,6 +99,12 @@ void CsvRecorder::finish() {
 }
 
 void ProbeSet::add(std::string path, std::function<void(const Transaction&)> on_transaction) {
+  if (sc_core::sc_get_status() >= sc_core::SC_END_OF_ELABORATION) {
+    throw std::logic_error(fmt::format(
+        "a probe at '{}' comes too late: sockets are bound during elaboration only; expected it to be asked "
+        "for before the System is built",
+        path));
+  }
   m_requests.push_back({std::move(path), std::move(on_transaction), false});
 }
 

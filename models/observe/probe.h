@@ -68,12 +68,14 @@ class CsvRecorder {
 };
 
 /// Probes that are asked for by path before a System is built (SystemParts::probes). A path names a socket, or a
-/// module: then everything that arrives at its target sockets is recorded.
+/// module: then everything that arrives at its target sockets is recorded. Sockets are bound during elaboration and not
+/// anew, so a probe cannot be put into a machine that stands.
 class ProbeSet {
  public:
-  /// Calls `on_transaction` for everything that passes at `path`.
+  /// Calls `on_transaction` for everything that passes at `path` in Systems that are built afterwards.
+  /// \throws std::logic_error once elaboration has ended
   void add(std::string path, std::function<void(const Transaction&)> on_transaction);
-  /// Paths that no socket of what was built has.
+  /// Paths that no socket of what was built since they were added has.
   std::vector<std::string> unmatched() const;
   uint64_t transactions() const;
 

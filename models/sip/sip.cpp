@@ -13,6 +13,10 @@ std::unique_ptr<RouterPart> make_router(const char* name, const SystemServices& 
   if (services.parts != nullptr && services.parts->router) own = services.parts->router(name, sip, cube, plan);
   return own != nullptr ? std::move(own) : std::make_unique<Router>(name, plan, sip, cube);
 }
+
+LinkFactory own_links(const SystemServices& services) {
+  return services.parts != nullptr ? services.parts->link : LinkFactory{};
+}
 }  // namespace
 
 Sip::Sip(const sc_core::sc_module_name& name, const SystemServices& services, const FabricPlan& plan, SipId id)
@@ -45,13 +49,14 @@ Sip::~Sip() = default;
 void Sip::join_cubes(const SystemServices& services, const FabricPlan& plan) {
   const SystemConfig& config = *services.config;
   const Framing framing{config.noc.packet_bytes, config.noc.packet_header_bytes};
+  const LinkFactory own = own_links(services);
   m_cube_links.resize(config.cubes());
   for (uint32_t c = 0; c < config.cubes(); ++c) {
     for (const Side side : {Side::N, Side::S, Side::E, Side::W}) {
       const auto peer = plan.mesh().neighbour(CubeId{c}, side);
       if (!peer) continue;
       auto link = std::make_unique<Link>(fmt::format("link_cube{}_cube{}", c, value(*peer)).c_str(),
-                                         config.noc.cube_link, framing);
+                                         config.noc.cube_link, framing, own);
       observe::join(services.probes, m_routers[CubeId{c}]->side_out(side), link->link_in);
       observe::join(services.probes, link->link_out, m_routers[*peer]->side_in(opposite(side)));
       m_cube_links[CubeId{c}][static_cast<size_t>(side)] = std::move(link);
@@ -69,11 +74,12 @@ void Sip::join_ports(const SystemServices& services, const FabricPlan& plan) {
   const SystemConfig& config = *services.config;
   const Framing framing{config.noc.packet_bytes, config.noc.packet_header_bytes};
   const LinkParams port{config.noc.cube_link.bytes_per_second, 0};
+  const LinkFactory own = own_links(services);
   const auto& attachments = plan.mesh().attachments();
   for (uint32_t a = 0; a < attachments.size(); ++a) {
     RouterPart& router = *m_routers[attachments[a].cube];
-    m_port_out.push_back(std::make_unique<Link>(fmt::format("port{}_out", a).c_str(), port, framing));
-    m_port_in.push_back(std::make_unique<Link>(fmt::format("port{}_in", a).c_str(), port, framing));
+    m_port_out.push_back(std::make_unique<Link>(fmt::format("port{}_out", a).c_str(), port, framing, own));
+    m_port_in.push_back(std::make_unique<Link>(fmt::format("port{}_in", a).c_str(), port, framing, own));
     observe::join(services.probes, router.fabric_out(a), m_port_out[a]->link_in);
     observe::join(services.probes, m_port_out[a]->link_out, fabric_router.mesh_in(a));
     observe::join(services.probes, fabric_router.mesh_out(a), m_port_in[a]->link_in);

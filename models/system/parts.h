@@ -6,6 +6,7 @@
 
 #include "models/core/config/system_config.h"
 #include "models/fabric/fabric_plan.h"
+#include "models/fabric/link.h"
 #include "models/fabric/router_part.h"
 #include "models/ipcq/ipcq.h"
 #include "models/pe/compute.h"
@@ -39,6 +40,8 @@ struct SystemParts {
   std::function<std::unique_ptr<MemoryPart>(const char* name, SipId sip, CubeId cube, const SystemConfig& config)>
       memory;
   std::function<std::unique_ptr<RouterPart>(const char* name, SipId sip, CubeId cube, const FabricPlan& plan)> router;
+  /// Of every direction of every cable inside and between SIPs (not of the host's).
+  LinkFactory link;
   /// Recorders to splice between sockets (models/observe/probe.h); must outlive the System. Null: none.
   observe::ProbeSet* probes = nullptr;
 };

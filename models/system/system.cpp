@@ -84,7 +84,8 @@ void System::join_sips() {
   for (uint32_t s = 0; s < m_config.sips; ++s) {
     const auto& ports = graph.ports(SipId{s});
     for (uint32_t p = 0; p < ports.size(); ++p) {
-      m_links.push_back(std::make_unique<Link>(link_name(graph, SipId{s}, p).c_str(), ports[p].link, framing));
+      m_links.push_back(
+          std::make_unique<Link>(link_name(graph, SipId{s}, p).c_str(), ports[p].link, framing, m_parts.link));
       Link& link = *m_links.back();
       observe::join(m_services.probes, m_sips[SipId{s}]->fabric_router.link_out(p), link.link_in);
       if (ports[p].peer == SipGraph::kSwitchCore)
@@ -104,7 +105,8 @@ void System::join_sips() {
         observe::join(m_services.probes, from[arrivals[a].from][arrivals[a].port]->link_out, in);
         continue;
       }
-      m_links.push_back(std::make_unique<Link>(fmt::format("link_switch_sip{}", s).c_str(), arrivals[a].link, framing));
+      m_links.push_back(
+          std::make_unique<Link>(fmt::format("link_switch_sip{}", s).c_str(), arrivals[a].link, framing, m_parts.link));
       observe::join(m_services.probes, m_switch->sip_out(to), m_links.back()->link_in);
       observe::join(m_services.probes, m_links.back()->link_out, in);
       down[to] = m_links.back().get();

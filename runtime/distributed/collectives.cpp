@@ -225,6 +225,7 @@ std::shared_ptr<Operation> DistributedContext::arrive(GroupState& g, std::option
     r.group = g.number;
     r.world_size = g.size();
     r.members = g.global_ranks;
+    r.spans.resize(r.members.size());
     r.dtype = call.dtype;
     r.op = call.op;
     r.root = call.root;
@@ -301,9 +302,17 @@ void DistributedContext::perform(const GroupPtr& g, const WorkPtr& work) {
   }
 
   CollectiveRecord& record = *op.record;
-  for (const Launch& l : launches) {
-    record.start = record.start == 0 ? l->first_sent() : std::min(record.start, l->first_sent());
-    record.end = std::max(record.end, l->last_arrived());
+  for (uint32_t r = 0; r < op.launches.size(); ++r) {
+    if (work->rank && *work->rank != r) continue;
+    if (op.launches[r].empty()) continue;
+    const auto member = std::find(record.members.begin(), record.members.end(), g->global_ranks[r]);
+    CollectiveRecord::Span& span = record.spans[static_cast<size_t>(member - record.members.begin())];
+    for (const Launch& l : op.launches[r]) {
+      span.start = span.start == 0 ? l->first_sent() : std::min(span.start, l->first_sent());
+      span.end = std::max(span.end, l->last_arrived());
+    }
+    record.start = record.start == 0 ? span.start : std::min(record.start, span.start);
+    record.end = std::max(record.end, span.end);
   }
   record.parts += work->rank ? 1 : record.world_size;
   if (record.complete() && on_collective) on_collective(record);
@@ -785,6 +794,7 @@ DistributedContext::WorkPtr DistributedContext::pair_up(const GroupPtr& g, const
     op->record->dtype = call.dtype;
     op->record->root = call.root;
     op->record->members = {g->global_ranks[call.root], g->global_ranks[call.peer]};
+    op->record->spans.resize(2);
     work->operation = std::move(op);
     mine.push_back({work, tensor});
     if (batch != nullptr) ++joined(batch)->unpaired;

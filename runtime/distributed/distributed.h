@@ -61,6 +61,11 @@ inline Peer group_dst(uint32_t rank) {
 
 /// One collective as it ran, over all ranks. Complete when every rank's part is.
 struct CollectiveRecord {
+  /// The host's view of one rank's kernels: its first descriptor leaves, its last completion arrives.
+  struct Span {
+    Ps start = 0;
+    Ps end = 0;  ///< both 0 when nothing was launched for it
+  };
   ccl::Collective collective = ccl::Collective::AllReduce;
   uint32_t seq = 0;
   std::string algorithm;  ///< the module that ran
@@ -79,7 +84,8 @@ struct CollectiveRecord {
   uint32_t parts = 0;             ///< ranks that have finished
   uint32_t group = 0;             ///< number of the process group in this context, 0: the default one
   uint32_t root = 0;              ///< group rank
-  std::vector<uint32_t> members;  ///< global ranks, by group rank
+  std::vector<uint32_t> members;  ///< global ranks, by group rank; of a send and receive: sender, receiver
+  std::vector<Span> spans;        ///< of each of `members`, once it has finished
   /// What ran on each cube, for a checker: the module's view of the group and of the lane's call, and which elements of
   /// which block the lane carried. Empty when nothing was launched.
   ccl::Group ranks;

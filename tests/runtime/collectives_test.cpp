@@ -293,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, CollectiveMatrix,
                                   kPolicies[std::get<1>(p.param)].name;
                          });
 
-class CollectivesTest : public SimTest {
+class CollectivesTest : public GroupTest {
  protected:
   static std::string ccl_with(const std::string& defaults) {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
@@ -334,9 +334,7 @@ TEST_F(CollectivesTest, EveryOrderedPairBackToBack) {
 // Collectives 11, 25: rows, columns, a strided and an arbitrary set, several at once, and one after the other.
 TEST_F(CollectivesTest, SubGroupsOfATorusAtOnce) {
   Machine m(grid(SipTopology::Torus2d, 3, 2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const std::vector<std::vector<std::vector<uint32_t>>> partitions = {{{0, 1, 2}, {3, 4, 5}},
                                                                         {{0, 3}, {1, 4}, {2, 5}},
                                                                         {{0, 2, 4}, {1, 3, 5}},
@@ -371,9 +369,7 @@ TEST_F(CollectivesTest, AThousandGroupsLeaveNothing) {
   c.cube_w = c.cube_h = 1;
   c.sip_ports = {{Side::E, CubeId{0}}, {Side::W, CubeId{0}}, {Side::N, CubeId{0}}, {Side::S, CubeId{0}}};
   Machine m(c);
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const uint64_t before = m.device.queue_pairs().queue_pairs_in_use();
     const Tensor t = m.ctx.zeros({4}, DType::Int32, everywhere());
     const uint64_t memory = m.device.allocator(SipId{0}, CubeId{0}).used();
@@ -396,9 +392,7 @@ TEST_F(CollectivesTest, RunningOutOfQueuePairsNamesTheGroups) {
   SystemConfig c = tiny(3);
   c.ipcq.queue_pairs = 6;  // 4 for the neighbours of the default group
   Machine m(c);
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Tensor t = m.ctx.ones({4}, DType::Int32, everywhere(policy(CubePolicy::RowWise, PePolicy::RowWise, 1)));
     const ProcessGroup first = d.new_group(), second = d.new_group();
     d.all_reduce(t, ReduceOp::Sum, first);
@@ -413,9 +407,7 @@ TEST_F(CollectivesTest, RunningOutOfQueuePairsNamesTheGroups) {
 
 TEST_F(CollectivesTest, RanksOfGroups) {
   Machine m(tiny(4));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     EXPECT_THAT(message_of<std::invalid_argument>([&] { d.new_group({1, 4}); }), HasSubstr("rank 4 does not exist"));
     EXPECT_THAT(message_of<std::invalid_argument>([&] { d.new_group({1, 3, 1}); }), HasSubstr("rank 1 is given twice"));
     m.ctx.spawn(
@@ -449,26 +441,20 @@ TEST_F(CollectivesTest, RanksOfGroups) {
 // Collectives 23: global and group ranks as roots.
 TEST_F(CollectivesTest, RootsAreGlobalRanksUnlessTheySaySo) {
   Machine m(tiny(4));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
-    m.ctx.spawn(
-        [&](uint32_t rank) {
-          const ProcessGroup g = d.new_group({1, 3});
-          if (rank % 2 == 0) return;
-          for (const distributed::Peer& src : {distributed::Peer(3), group_src(1)}) {
-            const Tensor t = m.ctx.full({3}, rank * 10.0);
-            d.broadcast(t, src, g);
-            EXPECT_THAT(t.to_host<float>(), Each(30.f));
-          }
-          const Tensor t = m.ctx.ones({3});
-          EXPECT_THAT(message_of<std::invalid_argument>([&] { d.broadcast(t, 2, g); }),
-                      AllOf(HasSubstr("src 2"), HasSubstr("ranks 1, 3")));
-          EXPECT_THAT(message_of<std::invalid_argument>([&] { d.reduce(t, group_dst(2), ReduceOp::Sum, g); }),
-                      HasSubstr("group_dst 2"));
-          EXPECT_THAT(message_of<std::invalid_argument>([&] { d.send(t, rank, g); }), HasSubstr("with itself"));
-        },
-        4);
+  on_ranks(m, [&](auto& d, uint32_t rank) {
+    const ProcessGroup g = d.new_group({1, 3});
+    if (rank % 2 == 0) return;
+    for (const distributed::Peer& src : {distributed::Peer(3), group_src(1)}) {
+      const Tensor t = m.ctx.full({3}, rank * 10.0);
+      d.broadcast(t, src, g);
+      EXPECT_THAT(t.to_host<float>(), Each(30.f));
+    }
+    const Tensor t = m.ctx.ones({3});
+    EXPECT_THAT(message_of<std::invalid_argument>([&] { d.broadcast(t, 2, g); }),
+                AllOf(HasSubstr("src 2"), HasSubstr("ranks 1, 3")));
+    EXPECT_THAT(message_of<std::invalid_argument>([&] { d.reduce(t, group_dst(2), ReduceOp::Sum, g); }),
+                HasSubstr("group_dst 2"));
+    EXPECT_THAT(message_of<std::invalid_argument>([&] { d.send(t, rank, g); }), HasSubstr("with itself"));
   });
 }
 
@@ -521,9 +507,7 @@ TEST_F(CollectivesTest, WhatDiffersBetweenRanksIsNamed) {
 
 TEST_F(CollectivesTest, WrongArgumentsAreRefusedBeforeTheyAreCalls) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const auto make = [&](const Shape& s, DType t = DType::Float32) { return m.ctx.ones(s, t, everywhere()); };
     const Tensor a = make({4, 2}), b = make({8, 2});
     EXPECT_THAT(message_of<std::invalid_argument>([&] {
@@ -562,9 +546,7 @@ TEST_F(CollectivesTest, WrongArgumentsAreRefusedBeforeTheyAreCalls) {
 // Collectives 3: all that are missing are listed, and the next barrier pairs with the next.
 TEST_F(CollectivesTest, MonitoredBarrierListsAllThatAreMissing) {
   Machine m(tiny(4));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     std::vector<std::string> texts(4);
     m.ctx.spawn(
         [&](uint32_t rank) {
@@ -631,9 +613,7 @@ TEST_F(CollectivesTest, AccumulateFp32RoundsOnce) {
 // The order of the record, replayed: reduce_scatter and reduce in fp32.
 TEST_F(CollectivesTest, FloatSumsFollowTheDocumentedOrder) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const uint64_t block = 1001, count = 3 * block;
     std::vector<std::vector<float>> host(3, std::vector<float>(count));
     for (uint32_t r = 0; r < 3; ++r) {
@@ -679,9 +659,7 @@ TEST_F(CollectivesTest, FloatSumsFollowTheDocumentedOrder) {
 // Collectives 12: every dimension of four.
 TEST_F(CollectivesTest, ReduceScatterAlongEveryDimension) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Shape shape{2, 4, 6, 8};
     m.ctx.spawn(
         [&](uint32_t rank) {
@@ -712,54 +690,42 @@ TEST_F(CollectivesTest, ReduceScatterAlongEveryDimension) {
 
 TEST_F(CollectivesTest, PartialTensorsAreSummedOverTheCubesFirst) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
-    m.ctx.spawn(
-        [&](uint32_t rank) {
-          Tensor t = m.ctx.full({10}, rank + 1, DType::Int32, policy(CubePolicy::Partial));
-          d.reduce(t, 1);
-          EXPECT_THAT(t.to_host<int32_t>(), Each(rank == 1 ? 12 : 4));
-          t = m.ctx.full({10}, rank + 1, DType::Int32, policy(CubePolicy::Partial));
-          const Tensor out = m.ctx.zeros({5}, DType::Int32);
-          d.reduce_scatter_tensor(out, t);
-          EXPECT_THAT(out.to_host<int32_t>(), Each(12));
-          t = m.ctx.full({10}, rank + 1, DType::Int32, policy(CubePolicy::Partial));
-          d.broadcast(t, 1);
-          EXPECT_THAT(t.piece<int32_t>(SipId{rank}, CubeId{3}), Each(2));
-        },
-        2);
+  on_ranks(m, [&](auto& d, uint32_t rank) {
+    Tensor t = m.ctx.full({10}, rank + 1, DType::Int32, policy(CubePolicy::Partial));
+    d.reduce(t, 1);
+    EXPECT_THAT(t.to_host<int32_t>(), Each(rank == 1 ? 12 : 4));
+    t = m.ctx.full({10}, rank + 1, DType::Int32, policy(CubePolicy::Partial));
+    const Tensor out = m.ctx.zeros({5}, DType::Int32);
+    d.reduce_scatter_tensor(out, t);
+    EXPECT_THAT(out.to_host<int32_t>(), Each(12));
+    t = m.ctx.full({10}, rank + 1, DType::Int32, policy(CubePolicy::Partial));
+    d.broadcast(t, 1);
+    EXPECT_THAT(t.piece<int32_t>(SipId{rank}, CubeId{3}), Each(2));
   });
 }
 
 TEST_F(CollectivesTest, PointToPointPairsUpInOrderAndByTag) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
-    m.ctx.spawn(
-        [&](uint32_t rank) {
-          // Large enough that no ring holds a message: both send first.
-          const Tensor mine = m.ctx.full({200000}, rank), theirs = m.ctx.zeros({200000});
-          if (rank < 2) {
-            const std::vector<Work> works =
-                d.batch_isend_irecv({{P2POp::Isend, mine, 1 - rank, {}, 0}, {P2POp::Irecv, theirs, 1 - rank, {}, 0}});
-            for (const Work& w : works) w.wait();
-            EXPECT_THAT(theirs.to_host<float>(), Each(1.f - static_cast<float>(rank)));
-          }
-          const Tensor a = m.ctx.full({3}, 1), b = m.ctx.full({3}, 2), x = m.ctx.zeros({3}), y = m.ctx.zeros({3});
-          if (rank == 0) {
-            d.send(a, 2, {}, 7);
-            d.send(b, 2, {}, 8);
-          } else if (rank == 2) {
-            const Work second = d.irecv(y, 0, {}, 8);
-            EXPECT_EQ(d.recv(x, 0, {}, 7), 0u);
-            second.wait();
-            EXPECT_THAT(x.to_host<float>(), Each(1.f));
-            EXPECT_THAT(second.result().front().to_host<float>(), Each(2.f));
-          }
-        },
-        3);
+  on_ranks(m, [&](auto& d, uint32_t rank) {
+    // Large enough that no ring holds a message: both send first.
+    const Tensor mine = m.ctx.full({200000}, rank), theirs = m.ctx.zeros({200000});
+    if (rank < 2) {
+      const std::vector<Work> works =
+          d.batch_isend_irecv({{P2POp::Isend, mine, 1 - rank, {}, 0}, {P2POp::Irecv, theirs, 1 - rank, {}, 0}});
+      for (const Work& w : works) w.wait();
+      EXPECT_THAT(theirs.to_host<float>(), Each(1.f - static_cast<float>(rank)));
+    }
+    const Tensor a = m.ctx.full({3}, 1), b = m.ctx.full({3}, 2), x = m.ctx.zeros({3}), y = m.ctx.zeros({3});
+    if (rank == 0) {
+      d.send(a, 2, {}, 7);
+      d.send(b, 2, {}, 8);
+    } else if (rank == 2) {
+      const Work second = d.irecv(y, 0, {}, 8);
+      EXPECT_EQ(d.recv(x, 0, {}, 7), 0u);
+      second.wait();
+      EXPECT_THAT(x.to_host<float>(), Each(1.f));
+      EXPECT_THAT(second.result().front().to_host<float>(), Each(2.f));
+    }
   });
 }
 
@@ -788,9 +754,7 @@ TEST_F(CollectivesTest, AutoChoosesBySizeAndTopology) {
 
 TEST_F(CollectivesTest, TheDriverCallsForAllRanks) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Tensor in = m.ctx.zeros({4}, DType::Int32, everywhere()), out = m.ctx.zeros({12}, DType::Int32, everywhere());
     for (uint32_t s = 0; s < 3; ++s) in.upload(SipId{s}, Ints(4, static_cast<int32_t>(s)));
     d.all_gather_into_tensor(out, in);
@@ -806,22 +770,16 @@ TEST_F(CollectivesTest, TheDriverCallsForAllRanks) {
 // Two groups over the same ranks, asynchronous and called in opposite orders: PEs must not see them in opposite orders.
 TEST_F(CollectivesTest, GroupsMayBeUsedInDifferentOrders) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
-    m.ctx.spawn(
-        [&](uint32_t rank) {
-          const ProcessGroup a = d.new_group(), b = d.new_group();
-          const Tensor x = m.ctx.full({50000}, rank), y = m.ctx.full({50000}, 10.0 + rank);
-          std::vector<Work> works;
-          for (const bool first : {rank == 0, rank != 0}) {
-            works.push_back(first ? d.all_reduce(x, ReduceOp::Sum, a, true) : d.all_reduce(y, ReduceOp::Sum, b, true));
-          }
-          for (const Work& w : works) w.wait();
-          EXPECT_THAT(x.to_host<float>(), Each(1.f));
-          EXPECT_THAT(y.to_host<float>(), Each(21.f));
-        },
-        2);
+  on_ranks(m, [&](auto& d, uint32_t rank) {
+    const ProcessGroup a = d.new_group(), b = d.new_group();
+    const Tensor x = m.ctx.full({50000}, rank), y = m.ctx.full({50000}, 10.0 + rank);
+    std::vector<Work> works;
+    for (const bool first : {rank == 0, rank != 0}) {
+      works.push_back(first ? d.all_reduce(x, ReduceOp::Sum, a, true) : d.all_reduce(y, ReduceOp::Sum, b, true));
+    }
+    for (const Work& w : works) w.wait();
+    EXPECT_THAT(x.to_host<float>(), Each(1.f));
+    EXPECT_THAT(y.to_host<float>(), Each(21.f));
   });
 }
 

@@ -19,7 +19,7 @@ using distributed::InitStep;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class DistributedTest : public SimTest {
+class DistributedTest : public GroupTest {
  protected:
   /// A ccl.yaml of this test.
   static std::string ccl_file(const std::string& text) {
@@ -299,9 +299,7 @@ TEST_F(DistributedTest, D4_RanksAreBoundToThreads) {
 
 TEST_F(DistributedTest, D4_UsersOwnThreadsReduceLikeSpawnedOnes) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     std::vector<float> got(2);
     const auto body = [&](uint32_t rank) {
       d.bind_rank(rank);
@@ -320,9 +318,7 @@ TEST_F(DistributedTest, D4_UsersOwnThreadsReduceLikeSpawnedOnes) {
 
 TEST_F(DistributedTest, D5_ValidationInTheSeedsOrder) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Tensor bare({4}, DType::Float32);
     EXPECT_THAT(message_of<NotImplementedError>([&] { d.all_reduce(bare, "bxor"); }), HasSubstr("'bxor'"));
     EXPECT_THAT(message_of<std::runtime_error>([&] { d.all_reduce(bare); }), HasSubstr("not deployed"));
@@ -359,9 +355,7 @@ TEST_F(DistributedTest, D5_AnOpThatTheAlgorithmDoesNotDoIsNeverASum) {
 
 TEST_F(DistributedTest, D5_DriverReducesEverySipAndDrainsInline) {
   Machine m(tiny(4));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Tensor t = m.ctx.zeros({257}, DType::Int32, everywhere());
     for (uint32_t s = 0; s < 4; ++s) t.upload(SipId{s}, std::vector<int32_t>(257, 1 << s));
     const distributed::Work work = d.all_reduce(t);
@@ -376,9 +370,7 @@ TEST_F(DistributedTest, D5_DriverReducesEverySipAndDrainsInline) {
 
 TEST_F(DistributedTest, D5_LaunchIsDeferredToTheLastCallAtNoCost) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     Ps last_call = 0;
     distributed::CollectiveRecord record;
     d.on_collective = [&](const distributed::CollectiveRecord& r) { record = r; };
@@ -391,17 +383,29 @@ TEST_F(DistributedTest, D5_LaunchIsDeferredToTheLastCallAtNoCost) {
           EXPECT_THAT(t.to_host<float>(), testing::Each(3.f));
         },
         3);
+    ASSERT_EQ(record.spans.size(), 3u);
+    Ps first = record.spans[0].start, last = 0;
+    for (const auto& span : record.spans) {
+      EXPECT_GE(span.start, last_call);
+      EXPECT_GT(span.end, span.start);
+      first = std::min(first, span.start);
+      last = std::max(last, span.end);
+    }
+    EXPECT_EQ(record.start, first);
+    EXPECT_EQ(record.end, last);
     EXPECT_GE(record.start, last_call);
     EXPECT_LT(record.start, last_call + ns(100));  // the argument blocks' serialisation
     EXPECT_THAT(record.selection, HasSubstr(record.algorithm + " for all_reduce of 4000 bytes on 3 ranks"));
+    // The root of a broadcast is through when its data has left.
+    m.ctx.spawn([&](uint32_t) { d.broadcast(m.ctx.ones({1000}), 0); }, 3);
+    EXPECT_LT(record.spans[0].end, record.spans[1].end);
+    EXPECT_EQ(record.end, std::max(record.spans[1].end, record.spans[2].end));
   });
 }
 
 TEST_F(DistributedTest, D5_OneCubeCountsAsOneByOne) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     // One cube, whatever its policy, launches on that cube only.
     for (const CubePolicy cube : {CubePolicy::RowWise, CubePolicy::Replicate, CubePolicy::Partial}) {
       const Tensor t = m.ctx.full({9}, 2, DType::Float32, everywhere(policy(cube, PePolicy::RowWise, 1)));
@@ -418,9 +422,7 @@ TEST_F(DistributedTest, D5_OneCubeCountsAsOneByOne) {
 
 TEST_F(DistributedTest, D5_AsyncWorkRunsBesideAndKeepsTheOrder) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     m.ctx.spawn(
         [&](uint32_t rank) {
           const Tensor a = m.ctx.full({5000}, rank + 1.0);
@@ -472,9 +474,7 @@ TEST_F(DistributedTest, D5_ATensorOnAnotherRanksSipIsRefused) {
 
 TEST_F(DistributedTest, D6_BarrierTakesNoTimeAndD7_Answers) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     EXPECT_EQ(d.get_backend(), "ahbm");
     EXPECT_EQ(d.get_world_size(), 2u);
     EXPECT_EQ(d.get_rank(), 0u);
@@ -524,9 +524,7 @@ TEST_F(DistributedTest, EachRankInitsAndDestroysLikeADdpScript) {
 
 TEST_F(DistributedTest, RanksJoinAGroupThatTheDriverMade) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     m.ctx.spawn(
         [&](uint32_t rank) {
           d.init_process_group();
@@ -614,9 +612,7 @@ TEST_F(DistributedTest, TwoContextsReduceAtOnce) {
 // Collectives 1: different counts; named, and no buffer is touched.
 TEST_F(DistributedTest, DifferentShapesNameBothRanksAndTouchNothing) {
   Machine m(tiny(4));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     std::vector<Tensor> kept(4);
     const std::string text = message_of<std::runtime_error>([&] {
       m.ctx.spawn(
@@ -672,9 +668,7 @@ TEST_F(DistributedTest, DifferentDtypesOpsLayoutsAndCallsAreNamed) {
 
 TEST_F(DistributedTest, MismatchInUsersOwnThreadsReachesEveryRank) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     std::vector<std::string> texts(2);
     const auto body = [&](uint32_t rank) {
       d.bind_rank(rank);
@@ -692,9 +686,7 @@ TEST_F(DistributedTest, AMissingRankIsReportedAsATable) {
   SystemConfig c = tiny(4);
   c.simulation.stall_limit = us(100);
   Machine m(c);
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const std::string text = message_of<StallError>([&] {
       m.ctx.spawn(
           [&](uint32_t rank) {
@@ -724,9 +716,7 @@ TEST_F(DistributedTest, AClockDoesNotHideAStall) {
   c.simulation.stall_limit = us(20);
   Machine m(c);
   sc_core::sc_clock clock("clock", 100, sc_core::SC_NS);
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     EXPECT_THAT(message_of<StallError>([&] {
                   m.ctx.spawn(
                       [&](uint32_t rank) {
@@ -812,9 +802,7 @@ TEST_F(DistributedTest, AFailedLaunchFailsTheGroupAndEndsItsOtherPes) {
 
 TEST_F(DistributedTest, AThrowingRankLeavesNoOtherRankWaiting) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Ps start = now();
     EXPECT_THAT(message_of<std::runtime_error>([&] {
                   m.ctx.spawn(
@@ -834,9 +822,7 @@ TEST_F(DistributedTest, AThrowingRankLeavesNoOtherRankWaiting) {
 // Collectives 6: nothing to reduce.
 TEST_F(DistributedTest, ZeroElementsAreANoOp) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     for (const Shape& shape : {Shape{0}, Shape{1, 0, 2}}) {
       for (const char* op : {"sum", "avg", "max", "min", "product"}) {
         const Tensor t = m.ctx.zeros(shape, DType::Float32, everywhere());
@@ -874,9 +860,7 @@ TEST_F(DistributedTest, WorldOfOneIsExactAndUsesNoLink) {
 // Collectives 7: counts that divide by nothing.
 TEST_F(DistributedTest, CountsThatDivideByNothing) {
   Machine m(tiny(8));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     for (const uint64_t count : {1, 2, 3, 7, 8, 9, 15, 17, 31, 33, 997}) {
       const Tensor t = m.ctx.zeros({count}, DType::Int32, everywhere());
       for (uint32_t s = 0; s < 8; ++s) {
@@ -952,9 +936,7 @@ TEST_F(DistributedTest, ATopologyWithoutARingIsRefusedWithTheReason) {
 // Collectives 17: every rank ends with the same bits; bf16 rounds at every step.
 TEST_F(DistributedTest, Bf16RanksAreBitIdentical) {
   Machine m(tiny(8));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const uint64_t count = 640;
     const Tensor t = m.ctx.zeros({count}, DType::BFloat16, everywhere());
     for (uint32_t s = 0; s < 8; ++s) {
@@ -972,9 +954,7 @@ TEST_F(DistributedTest, Bf16RanksAreBitIdentical) {
 
 TEST_F(DistributedTest, InPlaceOnTheTensorThatWasGivenAndItsCopies) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Tensor t = m.ctx.ones({64}, DType::Float32, everywhere());
     const Tensor alias = t;
     const Addr address = t.handle()->shards().front().address;
@@ -987,9 +967,7 @@ TEST_F(DistributedTest, InPlaceOnTheTensorThatWasGivenAndItsCopies) {
 
 TEST_F(DistributedTest, APartialTensorIsReplicatedAfterwards) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Tensor t = m.ctx.ones({10}, DType::Int32, everywhere(policy(CubePolicy::Partial)));
     EXPECT_EQ(d.all_reduce(t).record().algorithm, "intercube");
     EXPECT_EQ(t.policy().cube, CubePolicy::Replicate);
@@ -1001,9 +979,7 @@ TEST_F(DistributedTest, APartialTensorIsReplicatedAfterwards) {
 
 TEST_F(DistributedTest, KernelsBeforeACollectiveAreWaitedFor) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Tensor t = m.ctx.zeros({1 << 16}, DType::Float32, everywhere());
     m.ctx.launch("fill", {t, elements_of(t), 3.0, DType::Float32});
     d.all_reduce(t);
@@ -1013,9 +989,7 @@ TEST_F(DistributedTest, KernelsBeforeACollectiveAreWaitedFor) {
 
 TEST_F(DistributedTest, GuardBytesAroundEveryBufferStay) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     std::vector<Tensor> tensors, guards;
     for (const uint64_t count : {1, 63, 64, 65, 1000}) {
       guards.push_back(m.ctx.from_host({1024}, DType::UInt8, std::vector<uint8_t>(1024, 0xA5), everywhere()));
@@ -1033,9 +1007,7 @@ TEST_F(DistributedTest, GuardBytesAroundEveryBufferStay) {
 
 TEST_F(DistributedTest, QueuesAreEmptyAndCreditsBackAfterwards) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const Tensor t = m.ctx.ones({40000}, DType::Float32, everywhere());
     d.all_reduce(t);
     sc_core::wait(10, sc_core::SC_US);

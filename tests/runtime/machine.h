@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "ccl/algorithm.h"
 #include "models/core/config/system_config.h"
@@ -31,9 +33,10 @@ inline SystemConfig tiny(uint32_t sips) {
 }
 
 struct Machine {
-  explicit Machine(const SystemConfig& config, void (*more_kernels)(tl::KernelRegistry&) = nullptr)
+  explicit Machine(const SystemConfig& config, void (*more_kernels)(tl::KernelRegistry&) = nullptr,
+                   models::SystemParts parts = {}, const char* name = "system")
       : kernels(make_kernels(algorithms, more_kernels)),
-        system("system", config, kernels),
+        system(name, config, kernels, std::move(parts)),
         device(system),
         ctx(device) {}
 
@@ -52,6 +55,26 @@ struct Machine {
   models::System system;
   Device device;
   Context ctx;
+};
+
+/// Tests of what needs the default process group.
+class GroupTest : public ahbm::test::SimTest {
+ protected:
+  using Distributed = distributed::DistributedContext;
+
+  /// Runs `driver` once the group is there.
+  void in_group(Machine& m, const std::function<void(Distributed&)>& driver) {
+    run([&] {
+      m.ctx.distributed.init_process_group();
+      driver(m.ctx.distributed);
+    });
+  }
+  /// Runs `body` as every rank of it.
+  void on_ranks(Machine& m, const std::function<void(Distributed&, uint32_t rank)>& body) {
+    in_group(m, [&](Distributed& d) {
+      m.ctx.spawn([&](uint32_t rank) { body(d, rank); }, static_cast<uint32_t>(d.get_world_size()));
+    });
+  }
 };
 
 inline DPPolicy policy(CubePolicy cube, PePolicy pe = PePolicy::RowWise, uint32_t num_cubes = 0, uint32_t num_pes = 0) {

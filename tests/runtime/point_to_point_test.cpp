@@ -16,7 +16,7 @@ using distributed::Work;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-class PointToPoint : public ahbm::test::SimTest {};
+class PointToPoint : public GroupTest {};
 
 /// Kernels that the PEs have run.
 uint64_t kernels(Machine& m) {
@@ -31,9 +31,7 @@ const DPPolicy kOneCube = policy(CubePolicy::RowWise, PePolicy::RowWise, 1);
 
 TEST_F(PointToPoint, ARingOfBatchesIsOneKernelPerRank) {
   Machine m(tiny(4));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     Ps batched = 0, single = 0;
     for (const bool batch : {true, false}) {
       const uint64_t before = kernels(m);
@@ -59,6 +57,11 @@ TEST_F(PointToPoint, ARingOfBatchesIsOneKernelPerRank) {
       Ps start = records[0].start, end = 0;
       for (const auto& r : records) {
         EXPECT_EQ(r.algorithm, "send_recv");
+        EXPECT_EQ(r.members[1], (r.members[0] + 1) % 4);
+        ASSERT_EQ(r.spans.size(), 2u);
+        EXPECT_EQ(std::min(r.spans[0].start, r.spans[1].start), r.start);
+        EXPECT_EQ(std::max(r.spans[0].end, r.spans[1].end), r.end);
+        for (const auto& span : r.spans) EXPECT_LT(span.start, span.end);
         start = std::min(start, r.start);
         end = std::max(end, r.end);
       }
@@ -73,46 +76,38 @@ TEST_F(PointToPoint, ARingOfBatchesIsOneKernelPerRank) {
 
 TEST_F(PointToPoint, AllToAllAsABatchWithTagsTypesAndNothing) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
-    m.ctx.spawn(
-        [&](uint32_t rank) {
-          std::vector<P2POp> ops;
-          std::vector<Tensor> received;
-          for (uint32_t other = 0; other < 3; ++other) {
-            if (other == rank) continue;
-            for (uint32_t tag = 0; tag < 3; ++tag) {
-              const uint64_t n = 100 * tag;  // nothing at all with tag 0
-              const DType t = tag == 1 ? DType::Int32 : DType::Float32;
-              received.push_back(m.ctx.zeros({n}, t));
-              // Tags in opposite orders: the pairing goes by tag.
-              ops.push_back({P2POp::Irecv, received.back(), other, {}, tag});
-            }
-            for (uint32_t tag = 3; tag-- > 0;) {
-              const DType t = tag == 1 ? DType::Int32 : DType::Float32;
-              ops.push_back({P2POp::Isend, m.ctx.full({100 * tag}, 10.0 * rank + tag, t), other, {}, tag});
-            }
-          }
-          for (const Work& w : d.batch_isend_irecv(ops)) w.wait();
-          size_t i = 0;
-          for (uint32_t other = 0; other < 3; ++other) {
-            if (other == rank) continue;
-            EXPECT_EQ(received[i].elements(), 0u);
-            EXPECT_THAT(received[i + 1].to_host<int32_t>(), Each(static_cast<int32_t>(10 * other + 1)));
-            EXPECT_THAT(received[i + 2].to_host<float>(), Each(10.f * static_cast<float>(other) + 2));
-            i += 3;
-          }
-        },
-        3);
+  on_ranks(m, [&](auto& d, uint32_t rank) {
+    std::vector<P2POp> ops;
+    std::vector<Tensor> received;
+    for (uint32_t other = 0; other < 3; ++other) {
+      if (other == rank) continue;
+      for (uint32_t tag = 0; tag < 3; ++tag) {
+        const uint64_t n = 100 * tag;  // nothing at all with tag 0
+        const DType t = tag == 1 ? DType::Int32 : DType::Float32;
+        received.push_back(m.ctx.zeros({n}, t));
+        // Tags in opposite orders: the pairing goes by tag.
+        ops.push_back({P2POp::Irecv, received.back(), other, {}, tag});
+      }
+      for (uint32_t tag = 3; tag-- > 0;) {
+        const DType t = tag == 1 ? DType::Int32 : DType::Float32;
+        ops.push_back({P2POp::Isend, m.ctx.full({100 * tag}, 10.0 * rank + tag, t), other, {}, tag});
+      }
+    }
+    for (const Work& w : d.batch_isend_irecv(ops)) w.wait();
+    size_t i = 0;
+    for (uint32_t other = 0; other < 3; ++other) {
+      if (other == rank) continue;
+      EXPECT_EQ(received[i].elements(), 0u);
+      EXPECT_THAT(received[i + 1].to_host<int32_t>(), Each(static_cast<int32_t>(10 * other + 1)));
+      EXPECT_THAT(received[i + 2].to_host<float>(), Each(10.f * static_cast<float>(other) + 2));
+      i += 3;
+    }
   });
 }
 
 TEST_F(PointToPoint, BatchesMeetPlainCallsAndLaterBatches) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     m.ctx.spawn(
         [&](uint32_t rank) {
           const Tensor a = m.ctx.full({1000}, rank), b = m.ctx.zeros({1000}), c = m.ctx.zeros({1000});
@@ -138,33 +133,24 @@ TEST_F(PointToPoint, BatchesMeetPlainCallsAndLaterBatches) {
 
 TEST_F(PointToPoint, AMismatchInABatchIsToldToBothAndTheRestGoesOn) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
-    m.ctx.spawn(
-        [&](uint32_t rank) {
-          const Tensor out = m.ctx.full({100}, rank), in = m.ctx.zeros({100}), shorter = m.ctx.zeros({99});
-          const auto works = d.batch_isend_irecv({{P2POp::Isend, out, 1 - rank, {}, 1},
-                                                  {P2POp::Irecv, rank == 0 ? in : shorter, 1 - rank, {}, 1},
-                                                  {P2POp::Isend, out, 1 - rank, {}, 2},
-                                                  {P2POp::Irecv, in, 1 - rank, {}, 2}});
-          const size_t bad = rank == 0 ? 0 : 1, good = 1 - bad;
-          EXPECT_THAT(message_of<std::runtime_error>([&] { works[bad].wait(); }),
-                      HasSubstr("expected as many elements"));
-          works[good].wait();
-          works[2].wait();
-          works[3].wait();
-          EXPECT_THAT(in.to_host<float>(), Each(static_cast<float>(1 - rank)));
-        },
-        2);
+  on_ranks(m, [&](auto& d, uint32_t rank) {
+    const Tensor out = m.ctx.full({100}, rank), in = m.ctx.zeros({100}), shorter = m.ctx.zeros({99});
+    const auto works = d.batch_isend_irecv({{P2POp::Isend, out, 1 - rank, {}, 1},
+                                            {P2POp::Irecv, rank == 0 ? in : shorter, 1 - rank, {}, 1},
+                                            {P2POp::Isend, out, 1 - rank, {}, 2},
+                                            {P2POp::Irecv, in, 1 - rank, {}, 2}});
+    const size_t bad = rank == 0 ? 0 : 1, good = 1 - bad;
+    EXPECT_THAT(message_of<std::runtime_error>([&] { works[bad].wait(); }), HasSubstr("expected as many elements"));
+    works[good].wait();
+    works[2].wait();
+    works[3].wait();
+    EXPECT_THAT(in.to_host<float>(), Each(static_cast<float>(1 - rank)));
   });
 }
 
 TEST_F(PointToPoint, ABatchThatWaitsForSomebodyIsReportedNotHung) {
   Machine m(tiny(3));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const std::string text = message_of<std::runtime_error>([&] {
       m.ctx.spawn(
           [&](uint32_t rank) {
@@ -221,9 +207,7 @@ TEST_F(PointToPoint, SlotsOfDifferentSizesOnOneRing) {
 
 TEST_F(PointToPoint, AsynchronousCallsLeaveNoMemoryBehind) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     m.ctx.spawn(
         [&](uint32_t rank) {
           const Tensor a = m.ctx.ones({1000}), b = m.ctx.zeros({1000}), c = m.ctx.zeros({2000});
@@ -247,55 +231,41 @@ TEST_F(PointToPoint, RowsAndColumnsOfATorusAtOnce) {
   c.sip_w = 3;
   c.sip_h = 2;
   Machine m(c);
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
-    m.ctx.spawn(
-        [&](uint32_t rank) {
-          std::vector<distributed::ProcessGroup> rows, columns;
-          for (uint32_t y = 0; y < 2; ++y) rows.push_back(d.new_group({3 * y, 3 * y + 1, 3 * y + 2}));
-          for (uint32_t x = 0; x < 3; ++x) columns.push_back(d.new_group({x, x + 3}));
-          const auto row = rows[rank / 3], column = columns[rank % 3];
-          const Tensor a = m.ctx.full({3 * 5000}, rank), a_out = m.ctx.zeros({5000});
-          const Tensor b = m.ctx.full({5000}, rank), b_out = m.ctx.zeros({2 * 5000});
-          const Work first = d.reduce_scatter_tensor(a_out, a, ReduceOp::Sum, row, true);
-          const Work second = d.all_gather_into_tensor(b_out, b, column, true);
-          second.wait();
-          first.wait();
-          EXPECT_THAT(a_out.to_host<float>(), Each(rank < 3 ? 3.f : 12.f));
-          const auto gathered = b_out.to_host<float>();
-          EXPECT_EQ(gathered[0], static_cast<float>(rank % 3));
-          EXPECT_EQ(gathered[9999], static_cast<float>(rank % 3 + 3));
-        },
-        6);
+  on_ranks(m, [&](auto& d, uint32_t rank) {
+    std::vector<distributed::ProcessGroup> rows, columns;
+    for (uint32_t y = 0; y < 2; ++y) rows.push_back(d.new_group({3 * y, 3 * y + 1, 3 * y + 2}));
+    for (uint32_t x = 0; x < 3; ++x) columns.push_back(d.new_group({x, x + 3}));
+    const auto row = rows[rank / 3], column = columns[rank % 3];
+    const Tensor a = m.ctx.full({3 * 5000}, rank), a_out = m.ctx.zeros({5000});
+    const Tensor b = m.ctx.full({5000}, rank), b_out = m.ctx.zeros({2 * 5000});
+    const Work first = d.reduce_scatter_tensor(a_out, a, ReduceOp::Sum, row, true);
+    const Work second = d.all_gather_into_tensor(b_out, b, column, true);
+    second.wait();
+    first.wait();
+    EXPECT_THAT(a_out.to_host<float>(), Each(rank < 3 ? 3.f : 12.f));
+    const auto gathered = b_out.to_host<float>();
+    EXPECT_EQ(gathered[0], static_cast<float>(rank % 3));
+    EXPECT_EQ(gathered[9999], static_cast<float>(rank % 3 + 3));
   });
 }
 
 TEST_F(PointToPoint, FiveDimensionsOfBf16) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
-    m.ctx.spawn(
-        [&](uint32_t rank) {
-          const Tensor in = m.ctx.full({1, 384, 1, 60, 128}, rank + 1, DType::BFloat16);
-          const Tensor out = m.ctx.zeros({1, 192, 1, 60, 128}, DType::BFloat16),
-                       all = m.ctx.zeros({1, 384, 1, 60, 128}, DType::BFloat16);
-          d.reduce_scatter_tensor(out, in, ReduceOp::Sum, {}, false, 1);
-          EXPECT_THAT(out.to_host<uint16_t>(), Each(0x4040));  // 3
-          d.all_gather_into_tensor(all, out, {}, false, 1);
-          EXPECT_THAT(all.to_host<uint16_t>(), Each(0x4040));
-        },
-        2);
+  on_ranks(m, [&](auto& d, uint32_t rank) {
+    const Tensor in = m.ctx.full({1, 384, 1, 60, 128}, rank + 1, DType::BFloat16);
+    const Tensor out = m.ctx.zeros({1, 192, 1, 60, 128}, DType::BFloat16),
+                 all = m.ctx.zeros({1, 384, 1, 60, 128}, DType::BFloat16);
+    d.reduce_scatter_tensor(out, in, ReduceOp::Sum, {}, false, 1);
+    EXPECT_THAT(out.to_host<uint16_t>(), Each(0x4040));  // 3
+    d.all_gather_into_tensor(all, out, {}, false, 1);
+    EXPECT_THAT(all.to_host<uint16_t>(), Each(0x4040));
   });
 }
 
 // 15: integers wrap; a sum of bools is "or", a product "and".
 TEST_F(PointToPoint, SmallIntegersWrapAndBoolsAreLogic) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const auto reduced = [&](DType dtype, std::vector<uint8_t> a, std::vector<uint8_t> b, ReduceOp op) {
       const Tensor t = m.ctx.empty({a.size()}, dtype, everywhere());
       t.upload(SipId{0}, a.data(), a.size());
@@ -324,9 +294,7 @@ TEST_F(PointToPoint, SmallIntegersWrapAndBoolsAreLogic) {
 // 28: ranks with different numbers of cubes.
 TEST_F(PointToPoint, DifferentNumbersOfCubes) {
   Machine m(tiny(2));
-  run([&] {
-    auto& d = m.ctx.distributed;
-    d.init_process_group();
+  in_group(m, [&](auto& d) {
     const auto on = [](uint32_t cubes) { return policy(CubePolicy::RowWise, PePolicy::RowWise, cubes); };
     const std::string text = message_of<std::runtime_error>(
         [&] { m.ctx.spawn([&](uint32_t rank) { d.all_reduce(m.ctx.ones({100}, DType::Float32, on(rank + 1))); }, 2); });

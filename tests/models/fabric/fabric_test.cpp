@@ -217,5 +217,95 @@ TEST_F(LinkTest, FusedNotifyPassesOnTheControlChannel) {
   });
 }
 
+/// Doubles the bandwidth by halving what is sent, and costs 5 ns more.
+class Compressor : public LinkModel {
+ public:
+  void carry(Ps now, Hop& wire, Transit& t) override {
+    const uint64_t bytes = t.wire_payload;
+    if (t.channel == Channel::Data) t.wire_payload /= 2;
+    wire.pass(now, t);
+    t.shift(ns(5));
+    t.wire_payload = bytes;
+  }
+};
+
+TEST_F(LinkTest, AnOwnModelCarriesBothWaysAndRefusesGrants) {
+  const LinkParams params{100000000000, ns(250)};
+  std::vector<std::string> asked;
+  const LinkFactory own = [&](const std::string& path, const LinkParams& p) -> std::unique_ptr<LinkModel> {
+    asked.push_back(path);
+    EXPECT_EQ(p.latency, params.latency);
+    if (path == "forth") return std::make_unique<Compressor>();
+    return nullptr;
+  };
+  Link forth("forth", params, Framing{}, own), back("back", params, Framing{}, own);
+  join_directions(forth, back);
+  test::ScriptedInitiator one("one"), two("two");
+  test::ScriptedTarget at_two("at_two", 0, 1 << 20, ns(7)), at_one("at_one", 0, 1 << 20, ns(7));
+  one.out.bind(forth.link_in);
+  forth.link_out.bind(at_two.in);
+  two.out.bind(back.link_in);
+  back.link_out.bind(at_one.in);
+  EXPECT_EQ(asked, (std::vector<std::string>{"forth", "back"}));
+  run([&] {
+    // 4096 bytes travel as 2048: two packets.
+    IpcqNotify notify;
+    notify.doorbell.wire_payload = 8;
+    notify.doorbell.channel = Channel::Control;
+    RouteGrant grant;
+    test::Access a;
+    a.command = tlm::TLM_WRITE_COMMAND;
+    a.data.assign(4096, 1);
+    a.before = [&](tlm::tlm_generic_payload& p) {
+      p.set_extension(&notify);
+      p.set_extension(&grant);
+    };
+    a.after = [&](tlm::tlm_generic_payload& p) {
+      p.clear_extension(&notify);
+      p.clear_extension(&grant);
+    };
+    EXPECT_EQ(one.transport(a).delay, 20800 + ns(250) + ns(5) + ns(7));
+    EXPECT_EQ(notify.doorbell.tail, 240 + ns(250) + ns(5));
+    EXPECT_TRUE(grant.refused);
+    EXPECT_TRUE(grant.forward.empty());
+    EXPECT_EQ(forth.stats().payload_bytes, 2048u + 8u);
+    sc_core::wait(1, sc_core::SC_US);
+    // The data of a read comes back over the shipped direction, that of the other side's over the own one.
+    EXPECT_EQ(one.read(0, 1024).delay, (160 + ns(255)) + ns(7) + (10400 + ns(250)));
+    sc_core::wait(1, sc_core::SC_US);
+    EXPECT_EQ(two.read(0, 1024).delay, (160 + ns(250)) + ns(7) + (5280 + ns(255)));
+    test::Access read;
+    read.data.resize(64);
+    read.before = [&](tlm::tlm_generic_payload& p) { grant.clear_route(), p.set_extension(&grant); };
+    read.after = [&](tlm::tlm_generic_payload& p) { p.clear_extension(&grant); };
+    two.transport(read);
+    EXPECT_TRUE(grant.refused);  // its way back has an own model
+  });
+}
+
+TEST_F(LinkTest, AnOwnModelThatGoesBackInTimeIsNamed) {
+  struct Backwards : LinkModel {
+    void carry(Ps, Hop&, Transit& t) override { t.head += ns(1), t.tail -= 1; }
+  };
+  Link link("link", {100000000000, ns(250)}, Framing{},
+            [](const std::string&, const LinkParams&) { return std::make_unique<Backwards>(); });
+  test::ScriptedInitiator from("from");
+  test::ScriptedTarget to("to", 0, 1 << 20);
+  from.out.bind(link.link_in);
+  link.link_out.bind(to.in);
+  run([&] {
+    std::string text;
+    try {
+      from.write(0, std::vector<uint8_t>(8), ns(2));
+    } catch (const std::logic_error& e) {
+      text = e.what();
+    }
+    EXPECT_EQ(text,
+              "link: its LinkModel moved a message from head 2000 ps, tail 2000 ps to head 3000 ps, tail 1999 ps; "
+              "expected no time earlier than before and the tail not before the head");
+    EXPECT_EQ(to.writes, 0u);
+  });
+}
+
 }  // namespace
 }  // namespace ahbm::models

@@ -313,10 +313,16 @@ TEST_F(Observed, ProbesInTheMachineSeeEverythingAndTakeNoTime) {
   models::System system("system", config, kernels, parts);
   Machine plain(config, "plain");
   EXPECT_THAT(probes.unmatched(), ElementsAre("system.sip7.cube0.hbm"));
+  std::string late;
   ScriptedInitiator from("from");
   from.out.bind(system.sip(SipId{0}).cube(CubeId{0}).spare_in);
   plain.on_cube(0, 0);
   run([&] {
+    try {
+      probes.add("system.sip0.cube0.hbm", [](const observe::Transaction&) {});
+    } catch (const std::logic_error& e) {
+      late = e.what();
+    }
     for (int i = 0; i < 8; ++i) {
       const Outcome a = from.write(hbm(1, 3, 4096 * i), pattern(4096));
       const Outcome b = plain.on_cube(0, 0).write(hbm(1, 3, 4096 * i), pattern(4096));
@@ -332,6 +338,7 @@ TEST_F(Observed, ProbesInTheMachineSeeEverythingAndTakeNoTime) {
   EXPECT_EQ(seen["system.sip0.cube0.crossbar.mesh_out"], 8u);
   EXPECT_EQ(seen["system.host_bridge.sip0_out"], 1u);
   EXPECT_EQ(probes.transactions(), 25u);
+  EXPECT_THAT(late, HasSubstr("a probe at 'system.sip0.cube0.hbm' comes too late"));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <tlm_utils/simple_target_socket.h>
 
 #include <map>
+#include <set>
+#include <string>
 
 #include "ahbm/registers/pe.h"
 #include "models/core/config/load_config.h"
@@ -146,6 +148,71 @@ TEST_F(SimTest, OwnIpcqSfrAndRouterAreUsed) {
     sc_core::wait(1, sc_core::SC_US);
     EXPECT_EQ(ipcqs[config.flat_pe(pe)]->resets, 1);
     EXPECT_EQ(ipcqs[0]->resets, 0);
+  });
+}
+
+/// As the shipped one, and slower by what it is told.
+class SlowLink : public models::LinkModel {
+ public:
+  explicit SlowLink(Ps more) : m_more(more) {}
+  void carry(Ps now, models::Hop& wire, models::Transit& t) override {
+    ++messages;
+    wire.pass(now, t);
+    t.shift(m_more);
+  }
+  int messages = 0;
+
+ private:
+  const Ps m_more;
+};
+
+TEST_F(SimTest, OwnLinkWhereTheFactoryMakesOne) {
+  const SystemConfig config = tiny();
+  tl::KernelRegistry kernels;
+  models::SystemParts parts;
+  std::map<std::string, SlowLink*> own;
+  std::set<std::string> asked;
+  parts.link = [&](const std::string& path, const LinkParams&) {
+    EXPECT_TRUE(asked.insert(path).second) << path << " twice";
+    std::unique_ptr<SlowLink> model;
+    if (path == "own.link_sip0_E_sip1" || path == "own.sip0.link_cube0_cube1" || path == "own.sip1.port0_in") {
+      model = std::make_unique<SlowLink>(ns(40));
+      own[path] = model.get();
+    }
+    return model;
+  };
+  models::System with("own", config, kernels, parts), plain("plain", config, kernels);
+  EXPECT_EQ(own.size(), 3u);
+  // Two SIPs with a cable, 2 x 2 cubes with four, and the ports of a SIP; each of two directions.
+  EXPECT_EQ(asked.size(), 2u + 2u * 2 * (4 + with.plan().mesh().attachments().size()));
+  ScriptedInitiator from_own("from_own"), from_plain("from_plain");
+  from_own.out.bind(with.sip(SipId{0}).cube(CubeId{0}).spare_in);
+  from_plain.out.bind(plain.sip(SipId{0}).cube(CubeId{0}).spare_in);
+  run([&] {
+    // Twice, so that a granted route would be seen.
+    for (int i = 0; i < 2; ++i) {
+      const std::vector<uint8_t> data(1000, 7);
+      const auto later = [&](SipId sip, CubeId cube) {
+        const Addr at = hbm_address(sip, cube, 4096);
+        sc_core::wait(10, sc_core::SC_US);
+        const Outcome a = from_own.write(at, data), b = from_plain.write(at, data);
+        EXPECT_TRUE(a.ok());
+        EXPECT_EQ(from_own.read(at, 1000).data, data);
+        return a.delay - b.delay;
+      };
+      EXPECT_EQ(later(SipId{0}, CubeId{0}), 0u);
+      EXPECT_EQ(later(SipId{0}, CubeId{1}), ns(40));
+      EXPECT_EQ(later(SipId{0}, CubeId{2}), 0u);
+      EXPECT_GE(later(SipId{1}, CubeId{1}), ns(40));
+    }
+    EXPECT_GT(own["own.link_sip0_E_sip1"]->messages, 0);
+    // A fault hits it like any other link.
+    Fault f;
+    f.kind = FaultKind::FailLink;
+    f.from = SipId{0};
+    f.to = SipId{1};
+    with.inject(f);
+    EXPECT_EQ(from_own.write(hbm_address(SipId{1}, CubeId{1}, 0), {1}).status, tlm::TLM_GENERIC_ERROR_RESPONSE);
   });
 }
 
