@@ -12,15 +12,25 @@ using runtime::distributed::CollectiveCall;
 
 namespace {
 
-/// The mesh dimension whose group of `rank` these ranks (ascending) are; -1: none.
-int mesh_dim_of(const MeshLayout& mesh, const RankList& group, uint32_t rank) {
-  if (!mesh.contains(rank)) return -1;
-  for (uint32_t d = 0; d < mesh.ndim(); ++d) {
-    RankList members = mesh.group(rank, d);
-    std::sort(members.begin(), members.end());
-    if (members == group) return static_cast<int>(d);
+/// The fewest mesh dimensions whose group of `rank` these ranks (ascending) are; none if they are no such group.
+std::vector<uint32_t> mesh_dims_of(const MeshLayout& mesh, const RankList& group, uint32_t rank) {
+  std::vector<uint32_t> best;
+  if (!mesh.contains(rank)) return best;
+  for (uint32_t mask = 1; mask < 1u << mesh.ndim(); ++mask) {
+    std::vector<uint32_t> dims;
+    size_t n = 1;
+    for (uint32_t d = 0; d < mesh.ndim(); ++d) {
+      if ((mask >> d & 1) == 0) continue;
+      dims.push_back(d);
+      n *= mesh.shape()[d];
+    }
+    if (n != group.size() || (!best.empty() && best.size() <= dims.size())) continue;
+    for (RankList members : mesh.groups(dims)) {
+      std::sort(members.begin(), members.end());
+      if (members == group && std::binary_search(group.begin(), group.end(), rank)) best = dims;
+    }
   }
-  return -1;
+  return best;
 }
 
 /// A table of lines with columns padded to their widest entry.
@@ -44,7 +54,7 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 
 std::string CommEvent::notation() const {
   const bool reduces = kind.find("reduce") != std::string::npos;
-  return kind + "@" + std::to_string(mesh_dim) +
+  return kind + "@" + (mesh_dims.empty() ? "-1" : mesh_dims_string(mesh_dims)) +
          (reduces && op != ReduceOp::Sum ? std::string(":") + ahbm::to_string(op) : std::string());
 }
 
@@ -64,7 +74,7 @@ CommDebugMode::CommDebugMode(Context& context) : m_context(context) {
     event.record = call.record;
     Session& session = m_context.dtensor_session();
     const Session::Scopes& scopes = session.scopes();
-    if (!scopes.at_work.empty()) event.mesh_dim = mesh_dim_of(*scopes.at_work.back(), call.group, event.rank);
+    if (!scopes.at_work.empty()) event.mesh_dims = mesh_dims_of(*scopes.at_work.back(), call.group, event.rank);
     session.tidy();
     m_log.push_back(std::move(event));
   });
@@ -105,7 +115,7 @@ std::string CommDebugMode::text() const {
     const bool ran = e.record->complete() && e.end() > 0;
     const auto ns = [](Ps t) { return fmt::format("{:.1f}", static_cast<double>(t) / 1000.0); };
     rows.push_back({std::to_string(i), std::to_string(e.rank), e.notation(),
-                    e.mesh_dim < 0 ? "-" : std::to_string(e.mesh_dim), std::to_string(e.group.size()),
+                    e.mesh_dims.empty() ? "-" : mesh_dims_string(e.mesh_dims), std::to_string(e.group.size()),
                     std::to_string(e.elements), ahbm::to_string(e.dtype), ran ? ns(e.start()) : "-",
                     ran ? ns(e.end() - e.start()) : "-"});
   }
@@ -168,20 +178,21 @@ std::string visualize_sharding(const DTensorSpec& spec) {
   return out;
 }
 
-std::string explain(const RedistributePlan& plan, uint32_t rank) {
+std::string explain(const RedistributePlan& plan, uint32_t rank, const HasGroup& has_group) {
   std::vector<std::vector<std::string>> rows{{trace(plan)}};
   const auto coordinate = plan.mesh->coordinate(rank);
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const PlanStep& step = plan.steps[i];
-    std::vector<std::string> row{"", to_string(step), to_string(step.transition),
+  for (const MergedStep& merged : merge_steps(plan, has_group)) {
+    const PlanStep& step = plan.steps[merged.first];
+    const std::string change = to_string(step.from) + "->" + to_string(step.to);
+    std::vector<std::string> row{"", mesh_dims_string(merged.mesh_dims) + ":" + change, to_string(step.transition),
                                  step.collective == CollectiveKind::None
                                      ? std::string("local")
-                                     : collective_string(step.collective, step.mesh_dim, step.reduce_op)};
+                                     : collective_string(step.collective, merged.mesh_dims, step.reduce_op)};
     if (coordinate) {
-      const StepOnRank info = step_on_rank(plan, i, *coordinate);
+      const StepOnRank info = step_on_rank(plan, merged, *coordinate);
       row.push_back(to_string(info.before) + " -> " + to_string(info.after));
       if (step.collective != CollectiveKind::None) {
-        row.push_back(fmt::format("{} elements over ranks {}", info.send_elements, fmt::join(*info.group, ",")));
+        row.push_back(fmt::format("{} elements over ranks {}", info.send_elements, fmt::join(info.group, ",")));
       }
     }
     rows.push_back(std::move(row));

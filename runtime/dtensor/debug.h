@@ -14,14 +14,15 @@ namespace ahbm::dtensor {
 struct CommEvent {
   std::string kind;   ///< all_gather, all_reduce, ...
   uint32_t rank = 0;  ///< who issued it
-  int mesh_dim = -1;  ///< of the mesh that was at work; -1: issued by nobody's operator
+  /// Of the mesh that was at work, ascending; several: merged steps on a flattened group. Empty: nobody's operator.
+  std::vector<uint32_t> mesh_dims;
   RankList group;
   ReduceOp op = ReduceOp::Sum;
   DType dtype = DType::Float32;
   int64_t elements = 0;  ///< that the rank hands in, padding included
   std::shared_ptr<const runtime::distributed::CollectiveRecord> record;
 
-  std::string notation() const;               ///< all_reduce@0:max
+  std::string notation() const;               ///< all_reduce@0:max, all_gather@0+1, all_reduce@-1 of nobody
   Ps start() const { return record->start; }  ///< 0 until it ran
   Ps end() const { return record->end; }
 };
@@ -60,6 +61,7 @@ inline std::string visualize_sharding(const DTensor& t) {
 }
 
 /// One line per step: placements before and after, what happens, and the shapes and elements of a rank.
-std::string explain(const RedistributePlan& plan, uint32_t rank);
+/// \param has_group  groups over several mesh dimensions, on which steps are merged
+std::string explain(const RedistributePlan& plan, uint32_t rank, const HasGroup& has_group = nullptr);
 
 }  // namespace ahbm::dtensor

@@ -95,7 +95,9 @@ DeviceMesh DeviceMesh::flatten(const std::string& name) const {
   if (own.empty()) throw MeshError(fmt::format("flattening mesh {}: it has no dimension names", to_string()));
   const auto root = m_state->root != nullptr ? m_state->root : m_state;
   // One group per remaining coordinate of the whole mesh, asked for in one order by everybody.
-  for (const uint32_t rank : root->layout->ranks()) session().group(root->layout->flatten(own, rank, name)->ranks());
+  for (const uint32_t rank : root->layout->ranks()) {
+    session().flattened_group(root->layout->flatten(own, rank, name)->ranks());
+  }
   auto state = make_state(context(), root->layout->flatten(own, member_rank(), name));
   state->root = root;
   return DeviceMesh(std::move(state));

@@ -76,7 +76,8 @@ class DeviceMesh {
   DeviceMesh operator[](std::initializer_list<const char*> names) const { return slice({names.begin(), names.end()}); }
   DeviceMesh slice(const std::vector<std::string>& names) const;
   /// A 1-d mesh over all dimensions, row-major; `mesh[{"dp", "cp"}].flatten()`. Its name (default: joined by "_") can
-  /// be sliced from the mesh then. Makes the groups of every remaining coordinate: all ranks call it. \throws MeshError
+  /// be sliced from the mesh then. Makes the groups of every remaining coordinate: all ranks call it. From then on
+  /// redistributions may do in one collective of such a group what takes one per dimension without. \throws MeshError
   DeviceMesh flatten(const std::string& name = "") const;
 
   friend bool operator==(const DeviceMesh& a, const DeviceMesh& b);

@@ -27,15 +27,19 @@ Tensor apply(Context& context, Op op, const Tensor& in, double value = 0, bool i
 /// front, the member, and unpacked from one.
 class Step {
  public:
-  Step(const DeviceMesh& mesh, const RedistributePlan& plan, size_t index, const DPPolicy& policy)
+  Step(const DeviceMesh& mesh, const RedistributePlan& plan, const MergedStep& merged, const DPPolicy& policy)
       : m_context(mesh.context()),
-        m_mesh(mesh),
-        m_step(plan.steps[index]),
-        m_info(step_on_rank(plan, index, *mesh.get_coordinate())),
+        m_step(plan.steps[merged.first]),
+        m_info(step_on_rank(plan, merged, *mesh.get_coordinate())),
         m_policy(policy) {
-    RankList sorted = *m_info.group;
+    if (merged.count > 1) {
+      m_group = mesh.session().group(m_info.group);
+    } else if (communicates()) {
+      m_group = mesh.get_group(m_step.mesh_dim);
+    }
+    RankList sorted = m_info.group;
     std::sort(sorted.begin(), sorted.end());
-    for (const uint32_t rank : *m_info.group) {
+    for (const uint32_t rank : m_info.group) {
       m_slot.push_back(std::lower_bound(sorted.begin(), sorted.end(), rank) - sorted.begin());
     }
     m_in_order = std::is_sorted(m_slot.begin(), m_slot.end());
@@ -75,7 +79,6 @@ class Step {
 
  private:
   uint32_t n() const { return static_cast<uint32_t>(m_slot.size()); }
-  ProcessGroup group() const { return m_mesh.get_group(m_step.mesh_dim); }
   Tensor make(const Dims& shape, DType dtype) const { return m_context.empty(to_shape(shape), dtype, m_policy); }
 
   static Finish done(Part part) {
@@ -175,7 +178,7 @@ class Step {
     const bool plain = from_is_plain();
     const Tensor got = make(plain ? m_info.recv_shape : stacked(m_info.send_shape), t.dtype());
     const Work work =
-        m_context.distributed.all_gather_into_tensor(got, send, group(), async_op, plain ? m_info.from_dim : 0);
+        m_context.distributed.all_gather_into_tensor(got, send, m_group, async_op, plain ? m_info.from_dim : 0);
     return [step = *this, work, got, plain] {
       work.wait();
       Dims whole = step.m_info.before;
@@ -194,7 +197,7 @@ class Step {
     const Tensor send = full && to() == 0 && to_is_plain() ? t : pack(t, block);
     const bool plain = from() == 0 && from_is_plain() && to_is_plain();
     const Tensor got = make(plain ? m_info.recv_shape : stacked(block), t.dtype());
-    const Work work = m_context.distributed.all_to_all_single(got, send, {}, {}, group(), async_op);
+    const Work work = m_context.distributed.all_to_all_single(got, send, {}, {}, m_group, async_op);
     return [step = *this, work, got, plain] {
       work.wait();
       return Part{plain ? got : step.unpack(got, step.m_info.after), {}, true};
@@ -229,7 +232,7 @@ class Step {
 
   Finish reduce(Part part, bool async_op) const {
     const Tensor value = pieces(std::move(part), true);
-    const Work work = m_context.distributed.all_reduce(value, m_step.reduce_op, group(), async_op);
+    const Work work = m_context.distributed.all_reduce(value, m_step.reduce_op, m_group, async_op);
     return [step = *this, work, value] {
       work.wait();
       return step.reduced(value);
@@ -243,7 +246,7 @@ class Step {
       value = pack(value, m_info.recv_shape);
     }
     const Tensor got = make(m_info.recv_shape, value.dtype());
-    const Work work = m_context.distributed.reduce_scatter_tensor(got, value, m_step.reduce_op, group(), async_op,
+    const Work work = m_context.distributed.reduce_scatter_tensor(got, value, m_step.reduce_op, m_group, async_op,
                                                                   plain ? m_info.to_dim : 0);
     return [step = *this, work, got] {
       work.wait();
@@ -268,10 +271,10 @@ class Step {
   size_t to() const { return static_cast<size_t>(m_info.to_dim); }
 
   Context& m_context;
-  DeviceMesh m_mesh;
   PlanStep m_step;
   StepOnRank m_info;
   DPPolicy m_policy;
+  ProcessGroup m_group;            ///< of a step that communicates
   SmallVector<int64_t, 8> m_slot;  ///< of each member in mesh order: its place in the group
   bool m_in_order = true;
 };
@@ -328,23 +331,25 @@ Tensor nothing_of(Context& context, const DTensorSpec& spec) {
 Part redistribute_part(const DeviceMesh& mesh, const RedistributePlan& plan, Part part, const DPPolicy& policy) {
   const NamedOperation operation(mesh.session(), [&] { return "redistribute " + trace(plan); });
   const AtWork at_work(mesh.session(), mesh.layout());
-  for (size_t i = 0; i < plan.steps.size(); ++i) part = Step(mesh, plan, i, policy).run(std::move(part));
+  for (const MergedStep& s : mesh.session().steps_of(plan)) part = Step(mesh, plan, s, policy).run(std::move(part));
   return part;
 }
 
 Finish start_redistribute(const DeviceMesh& mesh, const RedistributePlan& plan, Part part, const DPPolicy& policy) {
   const NamedOperation operation(mesh.session(), [&] { return "redistribute " + trace(plan); });
   const AtWork at_work(mesh.session(), mesh.layout());
-  size_t last = plan.steps.size();
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    if (plan.steps[i].collective != CollectiveKind::None) last = i;
+  std::vector<MergedStep> steps = mesh.session().steps_of(plan);
+  size_t last = steps.size();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (plan.steps[steps[i].first].collective != CollectiveKind::None) last = i;
   }
-  for (size_t i = 0; i < last; ++i) part = Step(mesh, plan, i, policy).run(std::move(part));
-  if (last == plan.steps.size()) return [part = std::move(part)] { return part; };
-  Finish collective = Step(mesh, plan, last, policy).start(std::move(part), true);
-  return [mesh, plan, policy, last, collective = std::move(collective)] {
+  for (size_t i = 0; i < last; ++i) part = Step(mesh, plan, steps[i], policy).run(std::move(part));
+  if (last == steps.size()) return [part = std::move(part)] { return part; };
+  Finish collective = Step(mesh, plan, steps[last], policy).start(std::move(part), true);
+  steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+  return [mesh, plan, policy, rest = std::move(steps), collective = std::move(collective)] {
     Part out = collective();
-    for (size_t i = last + 1; i < plan.steps.size(); ++i) out = Step(mesh, plan, i, policy).run(std::move(out));
+    for (const MergedStep& s : rest) out = Step(mesh, plan, s, policy).run(std::move(out));
     return out;
   };
 }

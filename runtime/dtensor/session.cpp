@@ -22,31 +22,57 @@ void Session::renew() {
   if (generation == m_generation) return;
   m_generation = generation;
   m_groups.clear();
+  m_flattened.clear();
   m_places.clear();
 }
 
-ProcessGroup Session::group(RankList ranks) {
+void Session::mark_known(std::vector<bool>& known_by) const {
   auto& distributed = m_context.distributed;
-  const uint32_t world = distributed.get_world_size();
+  known_by.resize(distributed.get_world_size());
+  if (distributed.is_bound(runtime::current_process())) {
+    known_by.at(distributed.get_rank()) = true;
+  } else {
+    known_by.assign(known_by.size(), true);  // the driver speaks for all
+  }
+}
+
+bool Session::knows(const std::vector<bool>& known_by) const {
+  auto& distributed = m_context.distributed;
+  if (distributed.is_bound(runtime::current_process())) return known_by.at(distributed.get_rank());
+  return std::find(known_by.begin(), known_by.end(), false) == known_by.end();
+}
+
+ProcessGroup Session::group(RankList ranks) {
+  const uint32_t world = m_context.distributed.get_world_size();
   renew();
   std::sort(ranks.begin(), ranks.end());
   if (ranks.size() == world) return {};
   const auto found = m_groups.find(ranks);
-  const bool is_rank = distributed.is_bound(runtime::current_process());
-  const uint32_t rank = distributed.get_rank();
-  if (found != m_groups.end()) {
-    const std::vector<bool>& known_by = found->second.known_by;
-    if (is_rank ? known_by.at(rank) : std::find(known_by.begin(), known_by.end(), false) == known_by.end()) {
-      return found->second.group;
-    }
-  }
+  if (found != m_groups.end() && knows(found->second.known_by)) return found->second.group;
   Group& entry = m_groups[ranks];
-  entry.group = distributed.new_group(ranks);
-  entry.known_by.resize(world);
-  for (uint32_t r = 0; r < world; ++r) {
-    if (!is_rank || r == rank) entry.known_by[r] = true;
-  }
+  entry.group = m_context.distributed.new_group(ranks);
+  mark_known(entry.known_by);
   return entry.group;
+}
+
+ProcessGroup Session::flattened_group(const RankList& ranks) {
+  const ProcessGroup made = group(ranks);
+  mark_known(m_flattened[ranks]);
+  return made;
+}
+
+bool Session::is_flattened(const MeshLayout& mesh, const std::vector<uint32_t>& dims) {
+  const std::vector<RankList> groups = mesh.groups(dims);
+  return std::all_of(groups.begin(), groups.end(), [this](const RankList& ranks) {
+    const auto found = m_flattened.find(ranks);
+    return found != m_flattened.end() && knows(found->second);
+  });
+}
+
+std::vector<MergedStep> Session::steps_of(const RedistributePlan& plan) {
+  renew();
+  if (m_flattened.empty()) return merge_steps(plan, nullptr);
+  return merge_steps(plan, [&](const std::vector<uint32_t>& dims) { return is_flattened(*plan.mesh, dims); });
 }
 
 uint32_t Session::rank() const {

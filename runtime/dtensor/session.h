@@ -33,6 +33,10 @@ class Session {
   /// the world asks for the same groups in the same order. The whole world is the default group.
   runtime::distributed::ProcessGroup group(RankList ranks);
   size_t groups() const { return m_groups.size(); }
+  /// Makes the group of these ranks as one over several mesh dimensions: plans may merge steps on it from then on.
+  runtime::distributed::ProcessGroup flattened_group(const RankList& ranks);
+  /// The steps of a plan as the calling rank carries them out: merged where its mesh has flattened groups for them.
+  std::vector<MergedStep> steps_of(const RedistributePlan& plan);
 
   /// Every rank of the mesh brings a text and gets all of them, in mesh order. Metadata only: takes no simulated time.
   std::vector<std::string> exchange(const MeshLayout& mesh, const std::string& mine, const char* operation);
@@ -55,6 +59,10 @@ class Session {
     runtime::distributed::ProcessGroup group;
     std::vector<bool> known_by;  ///< ranks that took part in making it
   };
+  /// Whether the calling rank has made all groups over these dimensions by flattened_group.
+  bool is_flattened(const MeshLayout& mesh, const std::vector<uint32_t>& dims);
+  void mark_known(std::vector<bool>& known_by) const;
+  bool knows(const std::vector<bool>& known_by) const;
   struct Meeting;
   struct Place {
     std::vector<uint32_t> next;  ///< by mesh position
@@ -67,6 +75,7 @@ class Session {
   StrategyEngine m_engine;
   uint64_t m_generation = 0;
   std::map<RankList, Group> m_groups;
+  std::map<RankList, std::vector<bool>> m_flattened;  ///< ranks that know of it, as in Group
   std::map<RankList, Place> m_places;
   std::map<sc_core::sc_process_handle, Scopes> m_scopes;
 };

@@ -78,6 +78,29 @@ int64_t extent_over(const RedistributePlan& plan, const Placements& cur, size_t 
   return static_cast<int64_t>(extent);
 }
 
+// The ranks along `dims` (ascending) that share the other coordinates with c, row-major; `position`: c's own.
+RankList group_along(const MeshLayout& mesh, const std::vector<uint32_t>& dims, const Coordinate& c,
+                     uint32_t& position) {
+  uint32_t n = 1;
+  position = 0;
+  for (const uint32_t d : dims) {
+    n *= mesh.shape()[d];
+    position = position * mesh.shape()[d] + c[d];
+  }
+  RankList out;
+  out.reserve(n);
+  Coordinate at = c;
+  for (uint32_t i = 0; i < n; ++i) {
+    uint32_t rest = i;
+    for (size_t k = dims.size(); k-- > 0;) {
+      at[dims[k]] = rest % mesh.shape()[dims[k]];
+      rest /= mesh.shape()[dims[k]];
+    }
+    out.push_back(mesh.rank_at(at));
+  }
+  return out;
+}
+
 }  // namespace
 
 const char* to_string(CollectiveKind kind) {
@@ -188,15 +211,19 @@ RedistributePlan plan_redistribute(const DTensorSpec& source, const Placements& 
   return plan;
 }
 
-StepOnRank step_on_rank(const RedistributePlan& plan, size_t index, const Coordinate& c) {
-  const PlanStep& step = plan.steps[index];
+StepOnRank step_on_rank(const RedistributePlan& plan, size_t step, const Coordinate& coordinate) {
+  return step_on_rank(plan, MergedStep{step, 1, {plan.steps[step].mesh_dim}}, coordinate);
+}
+
+StepOnRank step_on_rank(const RedistributePlan& plan, const MergedStep& merged, const Coordinate& c) {
+  const PlanStep& step = plan.steps[merged.first];
   const MeshLayout& mesh = *plan.mesh;
-  const size_t m = step.mesh_dim;
-  const uint32_t n = mesh.shape()[m];
-  Placements cur = plan.before(index);
+  // Parts of merged steps nest without a gap, so they are those of one dimension in the place of the outermost.
+  const size_t m = merged.mesh_dims.front();
+  Placements cur = plan.before(merged.first);
   StepOnRank out;
-  out.group = &mesh.group(mesh.rank_at(c), step.mesh_dim);
-  out.group_rank = c[m];
+  out.group = group_along(mesh, merged.mesh_dims, c, out.group_rank);
+  const auto n = static_cast<uint32_t>(out.group.size());
   out.before = local_shape(mesh, cur, plan.shape, c);
   out.from_dim = shard_dim(step.from);
   out.to_dim = shard_dim(step.to);
@@ -217,7 +244,7 @@ StepOnRank step_on_rank(const RedistributePlan& plan, size_t index, const Coordi
     }
     out.rows = torch_chunk(extent, n, c[m]);
   }
-  cur[m] = step.to;
+  for (const uint32_t dim : merged.mesh_dims) cur[dim] = step.to;
   out.after = local_shape(mesh, cur, plan.shape, c);
   if (step.collective == CollectiveKind::None) return out;
 
@@ -265,29 +292,40 @@ std::string trace(const RedistributePlan& plan) {
   return out;
 }
 
+std::string mesh_dims_string(const std::vector<uint32_t>& mesh_dims) {
+  std::string out;
+  for (const uint32_t d : mesh_dims) out += (out.empty() ? "" : "+") + std::to_string(d);
+  return out;
+}
+
 std::string collective_string(CollectiveKind kind, uint32_t mesh_dim, ReduceOp op) {
-  std::string out = std::string(to_string(kind)) + "@" + std::to_string(mesh_dim);
+  return collective_string(kind, std::vector<uint32_t>{mesh_dim}, op);
+}
+
+std::string collective_string(CollectiveKind kind, const std::vector<uint32_t>& mesh_dims, ReduceOp op) {
+  std::string out = std::string(to_string(kind)) + "@" + mesh_dims_string(mesh_dims);
   const bool reduces = kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter;
   if (reduces && op != ReduceOp::Sum) out += std::string(":") + ahbm::to_string(op);
   return out;
 }
 
-std::vector<std::string> collective_sequence(const RedistributePlan& plan) {
+std::vector<std::string> collective_sequence(const RedistributePlan& plan, const HasGroup& has_group) {
   std::vector<std::string> out;
-  for (const PlanStep& s : plan.steps) {
-    if (s.collective != CollectiveKind::None) out.push_back(collective_string(s.collective, s.mesh_dim, s.reduce_op));
+  for (const MergedStep& m : merge_steps(plan, has_group)) {
+    const PlanStep& s = plan.steps[m.first];
+    if (s.collective != CollectiveKind::None) out.push_back(collective_string(s.collective, m.mesh_dims, s.reduce_op));
   }
   return out;
 }
 
-std::vector<MergedStep> merge_steps(const RedistributePlan& plan,
-                                    const std::function<bool(const std::vector<uint32_t>&)>& has_group) {
+std::vector<MergedStep> merge_steps(const RedistributePlan& plan, const HasGroup& has_group) {
   std::vector<MergedStep> out;
   for (size_t i = 0; i < plan.steps.size();) {
     const PlanStep& first = plan.steps[i];
     MergedStep merged{i, 1, {first.mesh_dim}};
-    const bool mergeable = first.transition == Transition::Gather || first.transition == Transition::Reduce ||
-                           first.transition == Transition::ReduceCut;
+    const bool mergeable =
+        has_group && (first.transition == Transition::Gather || first.transition == Transition::Reduce ||
+                      first.transition == Transition::ReduceCut);
     const Placement& cut = first.transition == Transition::Gather ? first.from : first.to;
     const bool plain = is_replicate(cut) || std::holds_alternative<Shard>(cut);
     const bool masked = std::holds_alternative<MaskPartial>(first.from);

@@ -70,10 +70,23 @@ Placements check_redistribute(const DTensorSpec& source, const Placements& targe
 RedistributePlan plan_redistribute(const DTensorSpec& source, const Placements& target,
                                    Legality legality = Legality::User);
 
+/// Neighbouring steps of one plan that one collective on a flattened group does.
+struct MergedStep {
+  size_t first = 0;  ///< index into the plan's steps
+  size_t count = 1;
+  std::vector<uint32_t> mesh_dims;  ///< ascending; one entry for a step on its own
+};
+/// Whether the ranks have a group over these mesh dimensions (ascending); the same answer on every rank.
+using HasGroup = std::function<bool(const std::vector<uint32_t>&)>;
+/// Merges neighbours of equal kind and operator (and, with shards, equal tensor dimension); those that gather or cut
+/// only where the dimension divides evenly, because nested uneven parts are not the parts of the flattened group.
+/// \param has_group  empty: there is none, and every step stands on its own
+std::vector<MergedStep> merge_steps(const RedistributePlan& plan, const HasGroup& has_group);
+
 /// One step as one rank carries it out. Buffers of a collective are equal on all ranks of its group: short parts are
 /// padded at their end, and the tail is dropped afterwards.
 struct StepOnRank {
-  const RankList* group = nullptr;  ///< in mesh order
+  RankList group;  ///< in mesh order
   uint32_t group_rank = 0;
   Dims before;              ///< local shape
   Dims after;               ///< local shape
@@ -89,6 +102,7 @@ struct StepOnRank {
   Range rows;  ///< MaskIndices: the rows of the table this rank holds, in its outer part's numbering
 };
 /// \pre `coordinate` is inside the mesh
+StepOnRank step_on_rank(const RedistributePlan& plan, const MergedStep& step, const Coordinate& coordinate);
 StepOnRank step_on_rank(const RedistributePlan& plan, size_t step, const Coordinate& coordinate);
 
 /// e.g. `1:S(0)->R`
@@ -96,19 +110,11 @@ std::string to_string(const PlanStep& step);
 /// e.g. `S0S0→S0R→RR`
 std::string trace(const RedistributePlan& plan);
 /// kind@mesh_dim[:reduce_op] of the collectives, in order; the op is left out for sum.
-std::vector<std::string> collective_sequence(const RedistributePlan& plan);
+/// A merged step's dimensions are joined by +.
+std::vector<std::string> collective_sequence(const RedistributePlan& plan, const HasGroup& has_group = nullptr);
 std::string collective_string(CollectiveKind kind, uint32_t mesh_dim, ReduceOp op);
-
-/// Neighbouring steps of one plan that one collective on a flattened group can do.
-struct MergedStep {
-  size_t first = 0;  ///< index into the plan's steps
-  size_t count = 1;
-  std::vector<uint32_t> mesh_dims;  ///< ascending; one entry for a step on its own
-};
-/// Merges neighbours of equal kind and operator (and, with shards, equal tensor dimension); those that gather or cut
-/// only where the dimension divides evenly, because nested uneven parts are not the parts of the flattened group.
-/// \param has_group  whether a group over these mesh dimensions exists
-std::vector<MergedStep> merge_steps(const RedistributePlan& plan,
-                                    const std::function<bool(const std::vector<uint32_t>&)>& has_group);
+std::string collective_string(CollectiveKind kind, const std::vector<uint32_t>& mesh_dims, ReduceOp op);
+/// Mesh dimensions as texts have them: 0, or 0+2 of a flattened group.
+std::string mesh_dims_string(const std::vector<uint32_t>& mesh_dims);
 
 }  // namespace ahbm::dtensor

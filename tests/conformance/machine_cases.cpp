@@ -34,8 +34,7 @@ struct Seen {
   std::vector<std::string> sequence;
   std::vector<int64_t> elements;
   std::map<std::string, uint32_t> counts;
-  std::map<std::string, uint32_t> merged;  ///< what the plan would take with groups over several mesh dimensions
-  YAML::Node answer;                       ///< of a mesh query
+  YAML::Node answer;  ///< of a mesh query
 };
 
 std::vector<double> values_of(const Tensor& t) {
@@ -133,20 +132,23 @@ void see_outputs(const std::vector<DTensor>& outputs, Seen& seen) {
   }
 }
 
-/// Collectives of a redistribution whose neighbouring steps are merged wherever they may be. The runtime does not merge
-/// when it runs, so this is about the plan.
-std::map<std::string, uint32_t> merged_counts(const DTensorSpec& from, const Placements& to) {
-  std::map<std::string, uint32_t> out;
-  const RedistributePlan plan = plan_redistribute(from, to);
-  for (const MergedStep& m : merge_steps(plan, [](const std::vector<uint32_t>&) { return true; })) {
-    const CollectiveKind kind = plan.steps[m.first].collective;
-    if (kind != CollectiveKind::None) ++out[to_string(kind)];
+/// Makes groups over any two and more dimensions of a mesh, so that steps on them are merged.
+void flatten_all(Context& context, MeshCase mesh) {
+  mesh.names.clear();
+  for (size_t d = 0; d < mesh.shape.size(); ++d) mesh.names.push_back("dim" + std::to_string(d));
+  const DeviceMesh named = device_mesh(context, mesh);
+  for (uint32_t mask = 1; mask < 1u << mesh.shape.size(); ++mask) {
+    std::vector<std::string> names;
+    for (size_t d = 0; d < mesh.shape.size(); ++d) {
+      if ((mask >> d & 1) != 0) names.push_back(mesh.names[d]);
+    }
+    if (names.size() > 1) named.slice(names).flatten();
   }
-  return out;
 }
 
-void run_op_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
+void run_op_on_rank(Context& context, const YAML::Node& node, bool flattened, Seen& seen) {
   const DeviceMesh mesh = device_mesh(context, mesh_of(node["mesh"]));
+  if (flattened) flatten_all(context, mesh_of(node["mesh"]));
   const OpCase op = parse_op_case(node["op"]);
   CommDebugMode comm(context);
   std::vector<DTensor> inputs;
@@ -162,13 +164,6 @@ void run_op_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
       seen.elements.insert(seen.elements.end(), elements.begin(), elements.end());
       for (const auto& [kind, n_calls] : building.counts()) seen.counts[kind] += n_calls;
     }
-  }
-  if (node["expect"]["comm_if_flattened_groups"]) {
-    if (op.name != "redistribute" && op.name != "full_tensor") {
-      throw CaseError("comm_if_flattened_groups of " + op.name + ": expected redistribute or full_tensor");
-    }
-    seen.merged = merged_counts(inputs.at(0).spec(), op.name == "redistribute" ? placements_of(required(op.node, "to"))
-                                                                               : all_replicate(mesh.ndim()));
   }
   comm.reset();
   OpResult result = op.run(context, mesh, inputs);
@@ -258,7 +253,10 @@ void compare_counts(const char* what, const YAML::Node& expected, const std::map
 }
 
 /// Collectives: the same on every rank of the mesh, none on the others.
-void check_comm(const YAML::Node& expect, const std::vector<Seen>& seen, const RankList& members, Verdict& verdict) {
+/// \param flattened  of a run with groups over several mesh dimensions, of which only counts are expected
+void check_comm(const YAML::Node& expect, const std::vector<Seen>& seen, const RankList& members, bool flattened,
+                Verdict& verdict) {
+  const char* comm = flattened ? "comm_if_flattened_groups" : "comm";
   std::vector<int64_t> most;
   for (uint32_t rank = 0; rank < seen.size(); ++rank) {
     const Seen& s = seen[rank];
@@ -267,8 +265,8 @@ void check_comm(const YAML::Node& expect, const std::vector<Seen>& seen, const R
       if (!s.sequence.empty()) verdict.differ("collectives" + of_rank + ", outside", "none", list_text(s.sequence));
       continue;
     }
-    if (expect["comm"]) compare_counts(("comm" + of_rank).c_str(), expect["comm"], s.counts, verdict);
-    if (expect["comm_seq"]) {
+    if (expect[comm]) compare_counts((comm + of_rank).c_str(), expect[comm], s.counts, verdict);
+    if (expect["comm_seq"] && !flattened) {
       verdict.compare("comm_seq" + of_rank, list_text(expect["comm_seq"].as<std::vector<std::string>>()),
                       list_text(s.sequence));
     }
@@ -276,11 +274,7 @@ void check_comm(const YAML::Node& expect, const std::vector<Seen>& seen, const R
     for (size_t i = 0; i < s.elements.size(); ++i) most[i] = std::max(most[i], s.elements[i]);
     if (!verdict.passed()) return;
   }
-  if (expect["comm_if_flattened_groups"]) {
-    compare_counts("comm_if_flattened_groups", expect["comm_if_flattened_groups"], seen[members.front()].merged,
-                   verdict);
-  }
-  if (expect["comm_elems"]) {
+  if (expect["comm_elems"] && !flattened) {
     verdict.compare("comm_elems", one_line(expect["comm_elems"]), one_line(YAML::Node(most)));
   }
 }
@@ -337,7 +331,7 @@ bool check_errors(const YAML::Node& expect, const std::vector<Seen>& seen, Verdi
   return false;
 }
 
-void check_op(const YAML::Node& node, const std::vector<Seen>& seen, Verdict& verdict) {
+void check_op(const YAML::Node& node, const std::vector<Seen>& seen, bool flattened, Verdict& verdict) {
   const YAML::Node expect = node["expect"];
   check_fields(expect, "expect",
                {"placements", "shape", "locals", "comm", "comm_seq", "comm_elems", "comm_if_flattened_groups", "error",
@@ -345,7 +339,7 @@ void check_op(const YAML::Node& node, const std::vector<Seen>& seen, Verdict& ve
   if (expect.size() == 0) throw CaseError("expect says nothing");
   if (!check_errors(expect, seen, verdict)) return;
   const RankList members = mesh_of(node["mesh"]).ranks;
-  check_comm(expect, seen, members, verdict);
+  check_comm(expect, seen, members, flattened, verdict);
   if (expect["result"]) {
     if (expect["placements"] || expect["shape"] || expect["locals"] || expect["outputs"] || expect["values"]) {
       throw CaseError("expect.result beside what only tensors have");
@@ -413,7 +407,7 @@ void check_model(const YAML::Node& node, const std::vector<Seen>& seen, Verdict&
   const YAML::Node expect = node["expect"];
   check_fields(expect, "expect", {"comm", "comm_seq", "error"});
   if (expect.size() == 0) throw CaseError("expect says nothing");
-  if (check_errors(expect, seen, verdict)) check_comm(expect, seen, {0, 1, 2, 3}, verdict);
+  if (check_errors(expect, seen, verdict)) check_comm(expect, seen, {0, 1, 2, 3}, false, verdict);
 }
 
 /// The exception of a rank as the format knows it.
@@ -422,6 +416,29 @@ void note_exception(Seen& seen, const std::exception& e) {
   const auto* layout = dynamic_cast<const LayoutError*>(&e);
   seen.error = layout != nullptr ? layout->kind() : "another exception";
   seen.unexpected = layout == nullptr;
+}
+
+/// Runs something as every rank of a process group of its own.
+std::vector<Seen> on_ranks(Context& context, const std::function<void(Seen&)>& body) {
+  std::vector<Seen> seen(context.config().sips);
+  // Rank threads end when the spawner does.
+  struct Group {
+    Context& context;
+    explicit Group(Context& c) : context(c) { context.distributed.init_process_group(); }
+    ~Group() { context.distributed.destroy_process_group(); }
+  } group(context);
+  context.spawn(
+      [&](uint32_t rank) {
+        try {
+          body(seen[rank]);
+        } catch (const sc_core::sc_unwind_exception&) {
+          throw;
+        } catch (const std::exception& e) {
+          note_exception(seen[rank], e);
+        }
+      },
+      context.config().sips);
+  return seen;
 }
 
 }  // namespace
@@ -455,38 +472,16 @@ uint32_t world_of(const YAML::Node& node) {
 
 void run_machine_case(Context& context, const YAML::Node& node, Verdict& verdict) {
   const auto kind = node["kind"].as<std::string>();
-  const uint32_t world = context.config().sips;
-  std::vector<Seen> seen(world);
-  // Rank threads end when the spawner does.
-  struct Group {
-    Context& context;
-    explicit Group(Context& c) : context(c) { context.distributed.init_process_group(); }
-    ~Group() { context.distributed.destroy_process_group(); }
-  } group(context);
-  context.spawn(
-      [&](uint32_t rank) {
-        Seen& mine = seen[rank];
-        try {
-          if (kind == "op") {
-            run_op_on_rank(context, node, mine);
-          } else if (kind == "mesh") {
-            run_mesh_on_rank(context, node, mine);
-          } else {
-            run_model_on_rank(context, node, mine);
-          }
-        } catch (const sc_core::sc_unwind_exception&) {
-          throw;
-        } catch (const std::exception& e) {
-          note_exception(mine, e);
-        }
-      },
-      world);
-  if (kind == "op") {
-    check_op(node, seen, verdict);
-  } else if (kind == "mesh") {
-    check_mesh(node, seen, verdict);
+  if (kind == "mesh") {
+    check_mesh(node, on_ranks(context, [&](Seen& seen) { run_mesh_on_rank(context, node, seen); }), verdict);
+  } else if (kind == "model_counts") {
+    check_model(node, on_ranks(context, [&](Seen& seen) { run_model_on_rank(context, node, seen); }), verdict);
   } else {
-    check_model(node, seen, verdict);
+    for (const bool flattened : {false, true}) {
+      if (flattened && !(node["expect"].IsMap() && node["expect"]["comm_if_flattened_groups"])) break;
+      check_op(node, on_ranks(context, [&](Seen& seen) { run_op_on_rank(context, node, flattened, seen); }), flattened,
+               verdict);
+    }
   }
 }
 

@@ -91,6 +91,112 @@ TEST_F(RedistributeTest, AnyPlacementsToAnyOthersMeanWhatThePlanSays) {
   });
 }
 
+/// Flattens every two and more dimensions of a mesh.
+void flatten_all(const DeviceMesh& mesh) {
+  for (uint32_t mask = 1; mask < 1u << mesh.ndim(); ++mask) {
+    std::vector<std::string> names;
+    for (uint32_t d = 0; d < mesh.ndim(); ++d) {
+      if ((mask >> d & 1) != 0) names.push_back(mesh.names()[d]);
+    }
+    if (names.size() > 1) mesh.slice(names).flatten();
+  }
+}
+const HasGroup kEverywhere = [](const std::vector<uint32_t>&) { return true; };
+
+TEST_F(RedistributeTest, StepsAreMergedOnFlattenedGroups) {
+  World w(8);
+  run([&] {
+    uint64_t merged_away = 0;
+    for (uint32_t round = 0; round < 80; ++round) {
+      w.on_ranks([&](uint32_t rank) {
+        Random random(3000 + round);
+        const DeviceMesh plain = random_mesh(w, random);
+        std::vector<std::string> names{"a", "b", "c"};
+        names.resize(plain.ndim());
+        const DeviceMesh mesh(w.ctx, "sip", plain.shape(), plain.ranks(), names);
+        Dims shape = random.shape(2, 3);
+        for (int64_t& n : shape) n *= 4;  // mostly even: only such shards merge
+        const std::vector<Placement>& partials = some_partials(random);
+        // Few kinds, so that neighbours often are alike.
+        const Placement common = random.coin() ? partials[0] : Placement(Shard{0});
+        Placements from = random.placements(mesh.ndim(), shape.size(), {}, false);
+        for (Placement& p : from) p = random.below(4) == 0 ? p : common;
+        Placements to =
+            is_partial(common) && random.coin() ? Placements(mesh.ndim(), Shard{0}) : all_replicate(mesh.ndim());
+        const DTensorSpec spec(mesh.layout_ptr(), from, shape, DType::Float32);
+        const Distributed source = build(spec, [&](const Dims& i, const Coordinate& c) {
+          double v = 1;
+          for (const int64_t x : i) v = v * 3 + static_cast<double>(x);
+          for (size_t m = 0; m < c.size(); ++m) v = is_partial(from[m]) ? std::fmod(v * 7 + c[m] * 5, 11) + 1 : v;
+          return std::fmod(v, 13) + 1;
+        });
+        const RedistributePlan plan = plan_redistribute(spec, to);
+        const std::string where = "round " + std::to_string(round) + " " + spec.to_string() + " " + trace(plan);
+        const DTensor in = put(w.ctx, mesh, source);
+        const auto position = mesh.layout().index_of(rank);
+        for (const bool flat : {false, true}) {
+          if (flat) flatten_all(mesh);
+          RedistributeOptions options;
+          options.async_op = random.coin();
+          const CommDebugMode comm(w.ctx);
+          const DTensor out = in.redistribute(to, options);
+          if (!position) {
+            EXPECT_EQ(comm.total(), 0u) << where;
+            continue;
+          }
+          EXPECT_EQ(comm.sequence(), collective_sequence(plan, flat ? kEverywhere : nullptr)) << where;
+          expect_same(to_array(out.to_local()), execute(plan, source).local[*position], where);
+        }
+        if (rank == mesh.ranks().front()) merged_away += plan.steps.size() - merge_steps(plan, kEverywhere).size();
+      });
+    }
+    EXPECT_GT(merged_away, 20u);
+  });
+}
+
+TEST_F(RedistributeTest, ARankMergesFromItsOwnFlattenOn) {
+  World w(4);
+  run([&] {
+    w.ctx.distributed.init_process_group();
+    // One mesh for all: what one rank has flattened already, another may not have come to yet.
+    const DeviceMesh mesh = init_device_mesh(w.ctx, "sip", {2, 2}, {"a", "b"});
+    w.ctx.spawn(
+        [&](uint32_t rank) {
+          const DTensor t = distribute_tensor(to_tensor(w.ctx, arange({8})), mesh, {Shard{0}, Shard{0}});
+          const CommDebugMode comm(w.ctx);
+          if (rank > 1) sc_core::wait(10, sc_core::SC_US);
+          RedistributeOptions async;
+          async.async_op = true;
+          const DTensor before = t.redistribute(all_replicate(2), async);
+          mesh.flatten();
+          const DTensor after = t.redistribute(all_replicate(2));
+          expect_same(to_array(before.to_local()), arange({8}), "before");
+          expect_same(to_array(after.to_local()), arange({8}), "after");
+          EXPECT_THAT(comm.sequence(), ElementsAre("all_gather@1", "all_gather@0", "all_gather@0+1"));
+          EXPECT_THAT(comm.text(), HasSubstr("all_gather@0+1"));
+        },
+        4);
+    w.ctx.distributed.destroy_process_group();
+  });
+}
+
+TEST_F(RedistributeTest, OperatorsMergeTheirRedistributionsToo) {
+  World w(4);
+  run([&] {
+    w.on_ranks([&](uint32_t) {
+      const DeviceMesh mesh = init_device_mesh(w.ctx, "sip", {2, 2}, {"a", "b"});
+      mesh.flatten();
+      const DTensor t = distribute_tensor(to_tensor(w.ctx, arange({8, 8})), mesh, {Shard{1}, Shard{1}});
+      const DTensor u = distribute_tensor(to_tensor(w.ctx, arange({8, 8})), mesh, {Shard{0}, Shard{0}});
+      const CommDebugMode comm(w.ctx);
+      const DTensor y = relu(matmul(t, u));
+      EXPECT_THAT(comm.sequence(), ElementsAre("all_reduce@0+1"));
+      EXPECT_THAT(explain(plan_redistribute(u.spec(), all_replicate(2)), 1, kEverywhere),
+                  HasSubstr("0+1:S(0)->R  gather  all_gather@0+1  [2, 8] -> [8, 8]  16 elements over ranks 0,1,2,3"));
+    });
+  });
+}
+
 TEST_F(RedistributeTest, RoundTripsComeBack) {
   World w(8);
   run([&] {

@@ -122,6 +122,44 @@ TEST(LayoutProperty, PlansReachTheirTarget) {
   }
 }
 
+TEST(LayoutProperty, MergedStepsReachTheSameTarget) {
+  Random random(5);
+  const HasGroup everywhere = [](const std::vector<uint32_t>&) { return true; };
+  const std::vector<Placement> kinds = {Partial{}, Partial{ReduceOp::Max}, NormPartial{2}, Shard{0}, Shard{0}};
+  std::map<Transition, int> merged;
+  for (int round = 0; round < 1500; ++round) {
+    const MeshPtr mesh = random.mesh();
+    Dims shape = random.shape(2, 4);
+    for (int64_t& n : shape) n *= random.coin() ? 12 : 1;  // often even: only such shards merge
+    const Placement& common = kinds[static_cast<size_t>(random.below(static_cast<int64_t>(kinds.size())))];
+    Placements from = random.placements(mesh->ndim(), shape.size(), {}, true);
+    for (Placement& p : from) p = random.below(5) == 0 ? p : common;
+    const Placement end = random.coin() ? Placement(Replicate{}) : Placement(Shard{0});
+    Placements to = all_replicate(mesh->ndim());
+    for (Placement& p : to) p = random.below(5) == 0 ? p : end;
+    const DTensorSpec source(mesh, from, shape, DType::Float32);
+    const RedistributePlan plan = plan_redistribute(source, to);
+    for (const MergedStep& m : merge_steps(plan, everywhere)) {
+      if (m.count > 1) ++merged[plan.steps[m.first].transition];
+    }
+    SCOPED_TRACE(source.to_string() + ": " + trace(plan));
+    const Distributed start = build(source, [&](const Dims& i, const Coordinate& c) { return piece_of(source, i, c); });
+    const Distributed want = execute(plan, start);
+    const Distributed got = execute(plan, start, everywhere);
+    for (uint32_t r = 0; r < mesh->size(); ++r) {
+      ASSERT_EQ(got.local[r].shape, want.local[r].shape) << "at " << r;
+      for (size_t e = 0; e < got.local[r].data.size(); ++e) {
+        ASSERT_NEAR(got.local[r].data[e], want.local[r].data[e], 1e-9 * (1 + std::abs(want.local[r].data[e])))
+            << "element " << e << " at " << r;
+      }
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+  for (const Transition t : {Transition::Gather, Transition::Reduce, Transition::ReduceCut}) {
+    EXPECT_GT(merged[t], 30) << to_string(t);
+  }
+}
+
 TEST(LayoutProperty, InternalPlansToPartialKeepTheValue) {
   Random random(3);
   const std::vector<Placement> kinds = {Partial{ReduceOp::Sum}, Partial{ReduceOp::Avg}, Partial{ReduceOp::Max},

@@ -129,25 +129,24 @@ inline Distributed build(const DTensorSpec& spec, const PieceFn& piece) {
 }
 
 /// Carries out a plan, checking the shapes it announces on the way.
-inline Distributed execute(const RedistributePlan& plan, const Distributed& in) {
+inline Distributed execute(const RedistributePlan& plan, const Distributed& in, const HasGroup& has_group = nullptr) {
   Distributed cur = in;
   const MeshLayout& mesh = *plan.mesh;
-  for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const PlanStep& step = plan.steps[s];
-    const uint32_t n = mesh.shape()[step.mesh_dim];
+  for (const MergedStep& s : merge_steps(plan, has_group)) {
+    const PlanStep& step = plan.steps[s.first];
     Distributed next = cur;
     for (uint32_t r = 0; r < mesh.size(); ++r) {
-      const Coordinate c = mesh.coordinate_at(r);
-      const StepOnRank info = step_on_rank(plan, s, c);
+      const StepOnRank info = step_on_rank(plan, s, mesh.coordinate_at(r));
+      const auto n = static_cast<uint32_t>(info.group.size());
       EXPECT_EQ(cur.local[r].shape, info.before) << to_string(step);
       Array value = cur.local[r];
-      const auto member = [&](uint32_t i) -> const Array& { return cur.local[*mesh.index_of((*info.group)[i])]; };
-      EXPECT_EQ((*info.group)[info.group_rank], mesh.ranks()[r]);
+      const auto member = [&](uint32_t i) -> const Array& { return cur.local[*mesh.index_of(info.group[i])]; };
+      EXPECT_EQ(info.group[info.group_rank], mesh.ranks()[r]);
       if (step.collective != CollectiveKind::None) {
         EXPECT_EQ(info.send_elements, numel(info.send_shape));
         EXPECT_GE(info.send_elements, numel(info.before)) << to_string(step);
         // Every member hands in a buffer of the same size.
-        for (const uint32_t rank : *info.group) {
+        for (const uint32_t rank : info.group) {
           EXPECT_EQ(step_on_rank(plan, s, *mesh.coordinate(rank)).send_shape, info.send_shape) << to_string(step);
         }
       }
@@ -183,7 +182,7 @@ inline Distributed execute(const RedistributePlan& plan, const Distributed& in) 
           t == Transition::ReduceCut) {
         EXPECT_EQ(value.shape[static_cast<size_t>(info.to_dim)], info.to_extent) << to_string(step);
         value = take(value, info.to_dim,
-                     positions(owned_ranges(step.to, static_cast<uint64_t>(info.to_extent), n, c[step.mesh_dim])));
+                     positions(owned_ranges(step.to, static_cast<uint64_t>(info.to_extent), n, info.group_rank)));
         EXPECT_LE(value.shape[static_cast<size_t>(info.to_dim)], info.to_chunk);
       }
       if (t == Transition::Divide) {
