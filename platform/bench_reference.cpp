@@ -137,8 +137,10 @@ Numbers BenchReference::transformer() const {
   x = sum(std::move(x), places);
   for (uint64_t i = 0; i < m_o.layers; ++i) {
     const std::string layer = fmt::format("layers.{}.", i);
-    x = sum(std::move(x), attention(norm(x, layer + "attention_norm"), layer + "attention."));
-    x = sum(std::move(x), mlp(norm(x, layer + "mlp_norm"), layer + "mlp."));
+    const Numbers attended = attention(norm(x, layer + "attention_norm"), layer + "attention.");
+    x = sum(std::move(x), attended);
+    const Numbers passed = mlp(norm(x, layer + "mlp_norm"), layer + "mlp.");
+    x = sum(std::move(x), passed);
   }
   return linear(norm(x, "norm"), "head", h, m_o.vocabulary, false);
 }

@@ -590,8 +590,8 @@ std::vector<StallRow> Device::rows_of(const Waiting& waiting, const std::string&
     const std::string text = m_system.pe(pe).waiting_for();
     const size_t before = rows.size();
     // The executor's own words: "... a message from W (QP 3, piece 1/4), a credit towards E (QP 2, ...) ...".
-    static const std::regex item(R"((a message|a credit) (?:from|towards) (\S+) \((QP \d+)[^)]*\))");
-    for (std::sregex_iterator it(text.begin(), text.end(), item), end; it != end; ++it) {
+    static const std::regex kItem(R"((a message|a credit) (?:from|towards) (\S+) \((QP \d+)[^)]*\))");
+    for (std::sregex_iterator it(text.begin(), text.end(), kItem), end; it != end; ++it) {
       rows.push_back({who, waiting.operation, to_string(pe), (*it)[3], (*it)[2], (*it)[1]});
     }
     if (rows.size() != before) continue;

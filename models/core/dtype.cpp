@@ -130,11 +130,11 @@ __attribute__((target("avx,f16c"))) void narrow_f16c(const float* in, uint8_t* o
 }
 
 bool has_f16c() {
-  static const bool there = [] {
+  static const bool kThere = [] {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;  // clang 14's __builtin_cpu_supports does not know f16c
     return __builtin_cpu_supports("avx") != 0 && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
   }();
-  return there;
+  return kThere;
 }
 #endif
 

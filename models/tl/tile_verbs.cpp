@@ -44,11 +44,11 @@ void with_compare(Compare f, Body&& body) {
 /// Body(step, identity) with the operator on `Acc`, float or a wrapping int32.
 template <typename Acc, typename Body>
 void with_fold(Fold f, Body&& body) {
-  constexpr bool integer = std::is_same_v<Acc, int32_t>;
+  constexpr bool kInteger = std::is_same_v<Acc, int32_t>;
   using Limits = std::numeric_limits<Acc>;
   const auto wrap = [](auto op) {
     return [op](Acc a, Acc b) {
-      if constexpr (integer) {
+      if constexpr (kInteger) {
         return static_cast<Acc>(op(static_cast<uint32_t>(a), static_cast<uint32_t>(b)));
       } else {
         return op(a, b);
@@ -62,10 +62,10 @@ void with_fold(Fold f, Body&& body) {
       return body(wrap([](auto a, auto b) { return a * b; }), Acc{1});
     case Fold::Max:
       return body([](Acc a, Acc b) { return a >= b || a != a ? a : b; },
-                  integer ? Limits::min() : static_cast<Acc>(-std::numeric_limits<float>::infinity()));
+                  kInteger ? Limits::min() : static_cast<Acc>(-std::numeric_limits<float>::infinity()));
     case Fold::Min:
       return body([](Acc a, Acc b) { return a <= b || a != a ? a : b; },
-                  integer ? Limits::max() : static_cast<Acc>(std::numeric_limits<float>::infinity()));
+                  kInteger ? Limits::max() : static_cast<Acc>(std::numeric_limits<float>::infinity()));
   }
 }
 

@@ -652,7 +652,7 @@ void Tl::gemm(Addr a, Addr b, Addr c, uint64_t m, uint64_t n, uint64_t k, uint64
       Operands now, next;
       if (k != 0) next = fetch(0);
       for (uint64_t at = 0; at < k; at += kTile) {
-        now = std::move(next);
+        now = std::exchange(next, {});
         if (at + kTile < k) next = fetch(at + kTile);  // streams in while the MACs work on `now`
         acc = dot(now.a, now.b, acc);
       }

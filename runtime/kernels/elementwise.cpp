@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "runtime/kernels/arguments.h"
@@ -132,7 +133,7 @@ void elementwise_kernel(tl::Tl& tl, const tl::Args& args) {
   std::vector<Tile> next = load(0, 0);
   for (uint64_t r = 0; r < rows; r += height) {
     for (uint64_t c = 0; c < cols; c += width) {
-      const std::vector<Tile> x = std::move(next);
+      const std::vector<Tile> x = std::exchange(next, {});
       const bool more_cols = c + width < cols, more_rows = r + height < rows;
       if (more_cols || more_rows) next = load(more_cols ? r : r + height, more_cols ? c + width : 0);
       tl.store(dst + (r * cols + c) * item_bytes(dst_dtype), as_dtype(tl, function(tl, x), dst_dtype), cols);

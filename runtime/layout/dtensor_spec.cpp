@@ -139,10 +139,10 @@ LocalPart local_part(const DTensorSpec& spec, uint32_t rank) {
   return out;
 }
 
-GlobalInfo global_info(const MeshLayout& mesh, const Placements& placements, const Dims& local_shape_,
+GlobalInfo global_info(const MeshLayout& mesh, const Placements& placements, const Dims& local,
                        const Dims& local_stride) {
-  const Placements normal = normalize(placements, mesh.ndim(), local_shape_.size());
-  GlobalInfo out{local_shape_, local_stride};
+  const Placements normal = normalize(placements, mesh.ndim(), local.size());
+  GlobalInfo out{local, local_stride};
   for (size_t m = 0; m < normal.size(); ++m) {
     const int dim = shard_dim(normal[m]);
     if (dim < 0) continue;
@@ -156,23 +156,23 @@ GlobalInfo global_info(const MeshLayout& mesh, const Placements& placements, con
   return out;
 }
 
-DTensorSpec spec_from_local(MeshPtr mesh, const Placements& placements, const Dims& local_shape_,
-                            const Dims& local_stride, DType dtype, uint32_t rank, const std::optional<Dims>& shape,
+DTensorSpec spec_from_local(MeshPtr mesh, const Placements& placements, const Dims& local, const Dims& local_stride,
+                            DType dtype, uint32_t rank, const std::optional<Dims>& shape,
                             const std::optional<Dims>& stride) {
   if (shape.has_value() != stride.has_value()) {
     throw ShapeStrideTogether(std::string("from_local with only ") + (shape ? "a shape" : "a stride") +
                               ": expected both or neither");
   }
   if (!shape) {
-    GlobalInfo info = global_info(*mesh, placements, local_shape_, local_stride);
+    GlobalInfo info = global_info(*mesh, placements, local, local_stride);
     return DTensorSpec(std::move(mesh), placements, std::move(info.shape), dtype, std::move(info.stride));
   }
   DTensorSpec spec(std::move(mesh), placements, *shape, dtype, *stride);
   if (const auto c = spec.mesh()->coordinate(rank)) {
     const Dims expected = local_shape(*spec.mesh(), spec.placements(), spec.shape(), *c);
-    if (expected != local_shape_) {
-      throw LocalShapeMismatch("rank " + std::to_string(rank) + " has a local tensor " + to_string(local_shape_) +
-                               " of " + to_string(*shape) + " as " + to_string(spec.placements()) + ": expected " +
+    if (expected != local) {
+      throw LocalShapeMismatch("rank " + std::to_string(rank) + " has a local tensor " + to_string(local) + " of " +
+                               to_string(*shape) + " as " + to_string(spec.placements()) + ": expected " +
                                to_string(expected));
     }
   }

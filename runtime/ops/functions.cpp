@@ -15,17 +15,17 @@ std::vector<Tensor> call(Op op, const std::vector<Tensor>& inputs, const OpArgs&
     throw std::invalid_argument(std::string(dtensor::to_string(op)) + ": no tensors, expected at least one");
   }
   // The rules are those of a mesh of this rank alone.
-  static const dtensor::MeshPtr alone = dtensor::MeshLayout::create({1});
-  static const dtensor::RingCostModel cost;
+  static const dtensor::MeshPtr kAlone = dtensor::MeshLayout::create({1});
+  static const dtensor::RingCostModel kCost;
   std::vector<dtensor::DTensorSpec> specs;
   specs.reserve(inputs.size());
   dtensor::OpCall wanted{op, {}, args};
   for (const Tensor& t : inputs) {
     t.checked_handle();
-    specs.emplace_back(alone, dtensor::Placements{dtensor::Replicate{}}, to_dims(t.shape()), t.dtype());
+    specs.emplace_back(kAlone, dtensor::Placements{dtensor::Replicate{}}, to_dims(t.shape()), t.dtype());
     wanted.inputs.emplace_back(specs.back());
   }
-  const dtensor::OpDecision decision = dtensor::decide(wanted, cost);
+  const dtensor::OpDecision decision = dtensor::decide(wanted, kCost);
   if (decision.constant) {
     return {filled(inputs.front().handle()->context(), {}, *decision.constant ? 1 : 0, DType::Bool, rows_over_all())};
   }

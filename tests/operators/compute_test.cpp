@@ -260,11 +260,12 @@ TEST_F(ComputeTest, ReductionsOverAnyDimensions) {
         {{}, {{}}},
         {{3, 1, 4, 2}, {{1, 3}, {0, 3}}},
     };
-    for (const auto& [shape, all_dims] : cases) {
+    for (const auto& one : cases) {
+      const Shape& shape = one.first;  // no structured binding: a lambda below takes it
       const Array a = random(shape, 13);
       for (const DPPolicy& p : policies()) {
         const Tensor x = to_device(m.ctx, a, DType::Float32, p);
-        for (const Sizes& dims : all_dims) {
+        for (const Sizes& dims : one.second) {
           for (const bool keep : {false, true}) {
             const std::string what = name("over " + dtensor::to_string(dims), shape, p);
             expect_near(sum(x, dims, keep), reduce(a, dims, keep, total), "sum " + what);

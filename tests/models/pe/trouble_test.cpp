@@ -62,7 +62,7 @@ class PeTrouble : public SimTest {
     bench->launch(pe, kernel, {PeBench::kMemory}, {link(kWest, 7, 0, 64)}, tag);
   }
   void ctrl(uint32_t pe, uint64_t word) { bench->sfr32(pe, pe_regs::offset::CTRL, static_cast<uint32_t>(word)); }
-  static void pause(unsigned us_) { sc_core::wait(us_, sc_core::SC_US); }
+  static void pause(unsigned microseconds) { sc_core::wait(microseconds, sc_core::SC_US); }
   std::unique_ptr<PeBench> bench;
 };
 

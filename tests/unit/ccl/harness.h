@@ -19,12 +19,12 @@
 namespace ahbm::ccl::test {
 
 inline const Registry& builtin() {
-  static const Registry registry = [] {
+  static const Registry kRegistry = [] {
     Registry r;
     register_builtin_algorithms(r);
     return r;
   }();
-  return registry;
+  return kRegistry;
 }
 
 inline Group make_group(uint32_t n, uint32_t cube_w = 1, uint32_t cube_h = 1, uint32_t n_cubes = 0,

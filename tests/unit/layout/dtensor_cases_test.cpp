@@ -15,14 +15,14 @@ namespace ahbm::dtensor {
 namespace {
 
 const std::vector<YAML::Node>& all_cases() {
-  static const std::vector<YAML::Node> cases = [] {
+  static const std::vector<YAML::Node> kCases = [] {
     std::vector<YAML::Node> out;
     for (const auto& c : YAML::LoadFile(AHBM_SOURCE_DIR "/tests/conformance/dtensor_cases.yaml")["cases"]) {
       out.push_back(c);
     }
     return out;
   }();
-  return cases;
+  return kCases;
 }
 
 Dims dims_of(const YAML::Node& n) {
