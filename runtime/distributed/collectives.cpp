@@ -301,9 +301,17 @@ void DistributedContext::perform(const GroupPtr& g, const WorkPtr& work) {
   }
 
   CollectiveRecord& record = *op.record;
-  for (const Launch& l : launches) {
-    record.start = record.start == 0 ? l->first_sent() : std::min(record.start, l->first_sent());
-    record.end = std::max(record.end, l->last_arrived());
+  record.spans.resize(record.world_size);
+  for (uint32_t r = 0; r < op.launches.size(); ++r) {
+    if (work->rank && *work->rank != r) continue;
+    CollectiveSpan& span = record.spans[r];
+    for (const Launch& l : op.launches[r]) {
+      span.start = span.start == 0 ? l->first_sent() : std::min(span.start, l->first_sent());
+      span.end = std::max(span.end, l->last_arrived());
+    }
+    if (span.end == 0) continue;
+    record.start = record.start == 0 ? span.start : std::min(record.start, span.start);
+    record.end = std::max(record.end, span.end);
   }
   record.parts += work->rank ? 1 : record.world_size;
   if (record.complete() && on_collective) on_collective(record);

@@ -60,6 +60,13 @@ inline Peer group_dst(uint32_t rank) {
 }
 
 /// One collective as it ran, over all ranks. Complete when every rank's part is.
+/// When a rank took part in a collective: from the first descriptor to its PEs until their last completion has arrived.
+/// Both 0 when nothing was launched there.
+struct CollectiveSpan {
+  Ps start = 0;
+  Ps end = 0;
+};
+
 struct CollectiveRecord {
   ccl::Collective collective = ccl::Collective::AllReduce;
   uint32_t seq = 0;
@@ -73,13 +80,14 @@ struct CollectiveRecord {
   /// As nccl-tests: of a rank's logical tensor; all_gather and gather: of the gathered one; reduce_scatter and scatter:
   /// of the whole input; all_to_all: of the largest rank's input
   uint64_t bytes = 0;
-  Ps start = 0;                   ///< the first descriptor leaves the host; 0 when nothing was launched
-  Ps end = 0;                     ///< the last completion has arrived
-  uint32_t connections = 0;       ///< made for this call, before `start`
-  uint32_t parts = 0;             ///< ranks that have finished
-  uint32_t group = 0;             ///< number of the process group in this context, 0: the default one
-  uint32_t root = 0;              ///< group rank
-  std::vector<uint32_t> members;  ///< global ranks, by group rank
+  Ps start = 0;                       ///< the first descriptor leaves the host; 0 when nothing was launched
+  Ps end = 0;                         ///< the last completion has arrived
+  std::vector<CollectiveSpan> spans;  ///< by group rank
+  uint32_t connections = 0;           ///< made for this call, before `start`
+  uint32_t parts = 0;                 ///< ranks that have finished
+  uint32_t group = 0;                 ///< number of the process group in this context, 0: the default one
+  uint32_t root = 0;                  ///< group rank
+  std::vector<uint32_t> members;      ///< global ranks, by group rank
   /// What ran on each cube, for a checker: the module's view of the group and of the lane's call, and which elements of
   /// which block the lane carried. Empty when nothing was launched.
   ccl::Group ranks;
