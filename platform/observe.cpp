@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -32,6 +33,13 @@ void report_to_stderr(const sc_core::sc_report& report, const sc_core::sc_action
   const Ps t = report.get_time().value();
   fmt::print(stderr, "{}.{:06} us {} {}{}\n", t / 1000000, t % 1000000, report.get_msg_type(),
              report.get_severity() == sc_core::SC_WARNING ? "warning: " : "", report.get_msg());
+}
+
+/// Arrows of plans as names in files and logs have them.
+std::string ascii(std::string name) {
+  const std::string arrow = "→";
+  for (size_t at = 0; (at = name.find(arrow, at)) != std::string::npos;) name.replace(at, arrow.size(), "->");
+  return name;
 }
 
 std::string microseconds(Ps t) {
@@ -138,13 +146,17 @@ TimeSplit* Observing::attach(Machine& machine, bool explain) {
   machine.context->distributed.on_collective = [&im](const runtime::distributed::CollectiveRecord& r) {
     if (im.observation != nullptr) im.collective(r);
   };
+  machine.context->dtensor_session().on_operation_start = [&im](uint32_t rank, Ps begin) {
+    if (im.observation != nullptr) im.observation->operation_start(rank, begin);
+  };
   machine.context->dtensor_session().on_operation = [&im](const dtensor::OperationRecord& r) {
-    if (im.observation != nullptr) im.observation->operation(r.rank, r.name.c_str(), r.begin, r.end);
+    if (im.observation == nullptr) return;
+    im.observation->operation(r.rank, ascii(r.name).c_str(), r.begin, r.end);
   };
   return explain ? im.split.get() : nullptr;
 }
 
-/// A slice on the track of every rank that took part; below it, where its time went.
+/// A slice on the track of every rank, for as long as the rank took part; below it, where the collective's time went.
 void Observing::Impl::collective(const runtime::distributed::CollectiveRecord& r) {
   const std::string name = fmt::format("{} {}", ccl::to_string(r.collective), r.algorithm);
   std::vector<std::pair<std::string, std::pair<Ps, Ps>>> parts;
@@ -157,10 +169,13 @@ void Observing::Impl::collective(const runtime::distributed::CollectiveRecord& r
               {p.first_kernel, p.last_kernel}},
              {"host: completion", {p.last_kernel, r.end}}};
   }
-  for (const uint32_t rank : r.members) {
-    observation->collective(rank, name.c_str(), r.group, r.seq, r.bytes, r.start, r.end);
+  for (size_t i = 0; i < r.members.size(); ++i) {
+    const runtime::distributed::CollectiveSpan own = r.spans[i];
+    if (own.end == 0) continue;
+    observation->collective(r.members[i], name.c_str(), r.group, r.seq, r.bytes, own.start, own.end);
     for (const auto& [what, span] : parts) {
-      observation->collective(rank, what.c_str(), r.group, r.seq, r.bytes, span.first, span.second);
+      const Ps begin = std::max(span.first, own.start), end = std::min(span.second, own.end);
+      if (begin < end) observation->collective(r.members[i], what.c_str(), r.group, r.seq, r.bytes, begin, end);
     }
   }
 }

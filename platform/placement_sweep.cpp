@@ -72,7 +72,9 @@ class Sweep {
       rows[order[place]].step = static_cast<uint32_t>(place + 1);
       m_report.add(rows[order[place]]);
     }
-    m_report.footer("estimate: the cost model's figure for the communication, which is all that it looks at");
+    m_report.footer(m_o.topology_cost
+                        ? "estimate: the cost model's figure for communication and for the operators on each rank"
+                        : "estimate: the cost model's figure for the communication, which is all that it looks at");
     tell_choice("the cost model's choice", rows, order, [](const Layout&) { return true; });
     tell_choice("its choice among layouts that cut both weights", rows, order,
                 [](const Layout& l) { return l.weights_cut(); });
@@ -122,20 +124,27 @@ class Sweep {
     DTensor x, up, up_bias, down, down_bias;
   };
 
-  /// down(gelu(up(x))), brought back to where x lies. \param estimate  grows by the communication's cost
+  static const dtensor::CostModel& cost_model(const Operands& o) {
+    return o.x.device_mesh().session().engine().cost_model();
+  }
+
+  /// down(gelu(up(x))), brought back to where x lies. \param estimate  grows by what the cost model says
   static DTensor forward(const Operands& o, const Placement& leave, double* estimate) {
     const auto run = [&](Op op, std::vector<DTensor> inputs) {
       dtensor::Operands operands;
       for (const DTensor& t : inputs) {
         if (t.defined()) operands.emplace_back(t);
       }
-      if (estimate != nullptr) *estimate += decision_of(op, operands)->cost_us;
+      if (estimate != nullptr) {
+        const auto decision = decision_of(op, operands);
+        *estimate += decision->cost_us + compute_cost(cost_model(o), *decision);
+      }
       return dispatch(op, operands).front();
     };
     const DTensor h = run(Op::Gelu, {run(Op::Linear, {o.x, o.up, o.up_bias})});
     const DTensor y = run(Op::Linear, {h, o.down, o.down_bias});
     if (estimate != nullptr) {
-      *estimate += redistribute_cost(y.device_mesh().session().engine().cost_model(), y.spec(), {leave});
+      *estimate += redistribute_cost(cost_model(o), y.spec(), {leave});
     }
     return y.redistribute({leave});
   }

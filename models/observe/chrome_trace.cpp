@@ -12,18 +12,11 @@ namespace ahbm::observe {
 namespace {
 
 // Kinds of tracks of one point. Channels of a memory count from kFirstChannel.
-enum What : uint32_t {
-  kData,
-  kControl,
-  kKernels,
-  kRegions,
-  kSends,
-  kReceives,
-  kWaits,
-  kRank,
-  kOperations,
-  kFirstChannel
-};
+enum What : uint32_t { kData, kControl, kKernels, kRegions, kSends, kReceives, kWaits, kRank, kFirstChannel };
+
+uint64_t track_key(uint32_t point, uint32_t what, uint32_t lane) {
+  return uint64_t{point} << 32 | uint64_t{what} << 16 | lane;
+}
 
 std::string micros(Ps t) {
   return fmt::format("{}.{:06}", t / 1000000, t % 1000000);
@@ -77,6 +70,9 @@ ChromeTrace::~ChromeTrace() {
 
 void ChromeTrace::finish() {
   if (!m_open) return;
+  for (auto& [point, rank] : m_ranks) {
+    if (!rank.held.empty()) flush(m_tracks.at(track_key(point, kRank, 0)), rank);
+  }
   m_open = false;
   m_out << "\n]}\n";
   m_out.close();
@@ -119,8 +115,7 @@ uint32_t ChromeTrace::process(const Point& point) {
 }
 
 ChromeTrace::Track& ChromeTrace::track(const Point& point, uint32_t what, uint32_t lane, const std::string& label) {
-  const uint64_t key = uint64_t{point.index} << 32 | uint64_t{what} << 16 | lane;
-  const auto [it, made] = m_tracks.try_emplace(key);
+  const auto [it, made] = m_tracks.try_emplace(track_key(point.index, what, lane));
   Track& t = it->second;
   if (made) {
     t.pid = process(point);
@@ -174,17 +169,84 @@ void ChromeTrace::on_event(const Point& point, const Event& e) {
             "memory", e.begin, e.end, fmt::format(R"("bytes":{})", e.bytes));
       return;
     case EventKind::Collective:
-      if (!inside(e.begin, e.end)) return;
-      slice(free_track(point, kRank, e.begin, e.end, ""), e.name, "collective", e.begin, e.end,
-            fmt::format(R"("bytes":{},"group":{},"seq":{})", e.bytes, e.group, e.seq));
+      collective(point, e);
+      return;
+    case EventKind::OperationStart:
+      m_ranks[point.index].open.push_back(e.begin);
       return;
     case EventKind::Operation:
-      if (!inside(e.begin, e.end)) return;
-      // Calls of one rank nest, so one track has room for all.
-      slice(track(point, kOperations, 0, "operations"), e.name, "operation", e.begin, e.end, "");
+      operation(point, e);
       return;
     default:
       on_pe(point, e);
+  }
+}
+
+bool ChromeTrace::Lane::takes(Ps begin, Ps end) const {
+  return begin >= forgotten && std::all_of(drawn.begin(), drawn.end(), [&](const std::pair<Ps, Ps>& d) {
+           return end <= d.first || d.second <= begin || (begin >= d.first && end <= d.second);
+         });
+}
+
+void ChromeTrace::Lane::add(Ps begin, Ps end) {
+  constexpr size_t kKept = 1024;
+  drawn.emplace_back(begin, end);
+  if (drawn.size() <= kKept) return;
+  forgotten = std::max(forgotten, drawn.front().second);
+  drawn.pop_front();
+}
+
+void ChromeTrace::flush(const Track& to, RankState& rank) {
+  // Viewers draw slices that begin together in the order of the file: the outer one first.
+  std::stable_sort(rank.held.begin(), rank.held.end(), [](const Slice& a, const Slice& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  for (const Slice& s : rank.held) slice(to, s.name.c_str(), s.category, s.begin, s.end, s.args);
+  rank.held.clear();
+}
+
+void ChromeTrace::draw(const Point& point, RankState& rank, uint32_t lane, Slice s) {
+  rank.lanes[lane].add(s.begin, s.end);
+  const Track& to = track(point, kRank, lane, "");
+  if (lane == 0) {
+    rank.held.push_back(std::move(s));
+    if (rank.open.empty()) flush(to, rank);
+  } else {
+    slice(to, s.name.c_str(), s.category, s.begin, s.end, s.args);
+  }
+}
+
+void ChromeTrace::collective(const Point& point, const Event& e) {
+  if (!inside(e.begin, e.end)) return;
+  RankState& rank = m_ranks[point.index];
+  const Event& last = rank.collective;
+  const bool part = e.group == last.group && e.seq == last.seq && e.begin >= last.begin && e.end <= last.end;
+  uint32_t lane = part ? rank.collective_lane : 0;
+  // It may not cross the begin of an operation that goes on.
+  const bool crosses =
+      std::any_of(rank.open.begin(), rank.open.end(), [&e](Ps begin) { return e.begin < begin && begin < e.end; });
+  if (!part && crosses) lane = 1;
+  for (;; ++lane) {
+    if (lane == rank.lanes.size()) rank.lanes.emplace_back();
+    if (part || rank.lanes[lane].takes(e.begin, e.end)) break;
+  }
+  if (!part) {
+    rank.collective = e;
+    rank.collective_lane = lane;
+  }
+  draw(point, rank, lane,
+       {e.name, "collective", e.begin, e.end,
+        fmt::format(R"("bytes":{},"group":{},"seq":{})", e.bytes, e.group, e.seq)});
+}
+
+void ChromeTrace::operation(const Point& point, const Event& e) {
+  RankState& rank = m_ranks[point.index];
+  while (!rank.open.empty() && rank.open.back() > e.begin) rank.open.pop_back();  // those that were broken off
+  if (!rank.open.empty()) rank.open.pop_back();
+  if (inside(e.begin, e.end)) {
+    draw(point, rank, 0, {e.name, "operation", e.begin, e.end, ""});
+  } else if (rank.open.empty() && !rank.held.empty()) {
+    flush(track(point, kRank, 0, ""), rank);
   }
 }
 

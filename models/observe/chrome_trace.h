@@ -20,9 +20,13 @@ struct TraceOptions {
   Ps to = ~Ps{0};                    ///< slices that begin at or after are left out
 };
 
-/// Streams to disk: memory holds what is under way (open messages), not what is over. Tracks: one per rank, link
-/// direction (data and control channel), crossbar and DMA port, memory channel; per PE one of kernels and regions, and
-/// as many of sends, receives and waits as overlap. Times are microseconds with six decimals: exact picoseconds.
+/// Streams to disk: memory holds what is under way (open messages and operations), not what is over. Tracks: one per
+/// rank, link direction (data and control channel), crossbar and DMA port, memory channel; per PE one of kernels and
+/// regions, and as many of sends, receives and waits as overlap. Times are microseconds with six decimals: exact
+/// picoseconds.
+///
+/// A rank's operations and collectives share a track: an operation lies above what it did. An asynchronous collective
+/// that outlasts an operation it began in goes to a track beside it.
 ///
 /// A receive is the time that a message's slot is held, from when a kernel takes the message until it is given back; an
 /// arrow leads to it from its send.
@@ -68,6 +72,26 @@ class ChromeTrace : public Sink {
     bool has_arrow = false;
     Sent from;
   };
+  struct Slice {
+    std::string name;
+    const char* category = "";
+    Ps begin = 0, end = 0;
+    std::string args;
+  };
+  /// A track whose slices nest.
+  struct Lane {
+    std::deque<std::pair<Ps, Ps>> drawn;  ///< the newest
+    Ps forgotten = 0;                     ///< where those before have ended
+    bool takes(Ps begin, Ps end) const;   ///< apart from every slice or inside it
+    void add(Ps begin, Ps end);
+  };
+  struct RankState {
+    std::vector<Ps> open;        ///< begins of the operations that are not over, outermost first
+    std::deque<Slice> held;      ///< of the first lane, until the outermost operation is over
+    std::vector<Lane> lanes{1};  ///< the operations' first
+    Event collective;            ///< the last one, below which its parts go
+    uint32_t collective_lane = 0;
+  };
   using Queue = std::pair<uint32_t, uint32_t>;  ///< flat PE, queue pair
 
   bool inside(Ps begin, Ps end) const { return end >= m_options.from && begin < m_options.to; }
@@ -80,6 +104,10 @@ class ChromeTrace : public Sink {
   void line(const std::string& text);
   void on_pe(const Point& point, const Event& event);
   void kernel(const Point& point, const Event& event);
+  void collective(const Point& point, const Event& event);
+  void operation(const Point& point, const Event& event);
+  void draw(const Point& point, RankState& rank, uint32_t lane, Slice slice);
+  void flush(const Track& track, RankState& rank);
 
   TraceOptions m_options;
   std::ofstream m_out;
@@ -88,6 +116,7 @@ class ChromeTrace : public Sink {
   std::vector<uint32_t> m_threads;  ///< next tid, by pid
   std::unordered_map<uint64_t, Track> m_tracks;
   std::unordered_map<uint32_t, PeState> m_pes;  ///< by point
+  std::map<uint32_t, RankState> m_ranks;        ///< by point
   std::map<Queue, std::deque<Sent>> m_sent;     ///< by receiving queue; bounded by its slots
   std::map<Queue, std::vector<Held>> m_held;
   std::unordered_map<uint32_t, bool> m_traced_pes;

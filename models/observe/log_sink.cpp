@@ -42,6 +42,8 @@ Kind kind_of(const Event& e) {
       return {"/ahbm/pe/sfr", LogLevel::Trace};
     case EventKind::Collective:
       return {"/ahbm/runtime/collective", LogLevel::Info};
+    case EventKind::OperationStart:
+      return {"/ahbm/runtime/operation", LogLevel::Trace};
     case EventKind::Operation:
       return {"/ahbm/runtime/operation", LogLevel::Debug};
   }
@@ -93,6 +95,8 @@ std::string text_of(const Event& e) {
       return fmt::format("{} = {:#x} from {} ps", e.name, e.value, e.begin);
     case EventKind::Collective:
       return fmt::format("{} (group {}, seq {}) of {} B took {} ps", e.name, e.group, e.seq, e.bytes, e.end - e.begin);
+    case EventKind::OperationStart:
+      return fmt::format("an operation begins at {} ps", e.begin);
     case EventKind::Operation:
       return fmt::format("{} took {} ps", e.name, e.end - e.begin);
   }

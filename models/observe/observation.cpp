@@ -114,6 +114,14 @@ void Observation::collective(uint32_t rank, const char* name, uint32_t group, ui
   m_ranks[rank]->tell(e);
 }
 
+void Observation::operation_start(uint32_t rank, Ps begin) {
+  if (rank >= m_ranks.size() || m_ranks[rank] == nullptr) return;
+  Event e;
+  e.kind = EventKind::OperationStart;
+  e.begin = begin;
+  m_ranks[rank]->tell(e);
+}
+
 void Observation::operation(uint32_t rank, const char* name, Ps begin, Ps end) {
   if (rank >= m_ranks.size() || m_ranks[rank] == nullptr) return;
   Event e;

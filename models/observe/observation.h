@@ -28,7 +28,8 @@ class Observation {
   /// A collective of a rank is over; for the runtime's users.
   void collective(uint32_t rank, const char* name, uint32_t group, uint32_t seq, uint64_t bytes, Ps begin, Ps end);
 
-  /// A call that a rank's program made is over: an operator on a distributed tensor, say.
+  /// A call of a rank's program, an operator on a distributed tensor, say: it begins; it is over.
+  void operation_start(uint32_t rank, Ps begin);
   void operation(uint32_t rank, const char* name, Ps begin, Ps end);
 
   /// Every place, in the order of the machine.

@@ -29,25 +29,26 @@ struct Point {
 };
 
 enum class EventKind : uint8_t {
-  Transfer,     ///< Link, Port: the data or control channel is in use over [begin, end)
-  Access,       ///< Memory: channel `index` is in use over [begin, end)
-  Launch,       ///< Pe: a descriptor enters (`value` 1) or leaves (0) the launch queue at `begin`
-  KernelStart,  ///< Pe: a kernel starts at `begin`
-  Kernel,       ///< Pe: ran over [begin, end); `value` is its launch::Status
-  Region,       ///< Pe: a named region of the running kernel
-  Send,         ///< Pe: the DMA takes message `number` of queue pair `index` over [begin, end)
-  Take,         ///< Pe: a kernel takes message `number`, which was visible since `begin`, at `end`
-  Release,      ///< Pe: message `number`, taken at `begin`, is given back at `end`
-  Wait,         ///< Pe: waited over [begin, end); `wait` says what for
-  Message,      ///< Pe: a message of `index` counts from `begin` on
-  Credit,       ///< Pe: `value` credits of `index` come at `begin`
-  QueueReset,   ///< Pe: queue pair `index` starts empty with `value` credits (0: disabled)
-  Interrupt,    ///< Pe, Signal: the line is `value` from `begin` on
-  Error,        ///< Pe: error bits `value` at `address`
-  Reset,        ///< Pe: everything is at its reset value
-  Register,     ///< Pe: register `name` is `value` from `begin` on
-  Collective,   ///< Rank: ran over [begin, end)
-  Operation,    ///< Rank: a call of the program over [begin, end); calls of one rank nest
+  Transfer,        ///< Link, Port: the data or control channel is in use over [begin, end)
+  Access,          ///< Memory: channel `index` is in use over [begin, end)
+  Launch,          ///< Pe: a descriptor enters (`value` 1) or leaves (0) the launch queue at `begin`
+  KernelStart,     ///< Pe: a kernel starts at `begin`
+  Kernel,          ///< Pe: ran over [begin, end); `value` is its launch::Status
+  Region,          ///< Pe: a named region of the running kernel
+  Send,            ///< Pe: the DMA takes message `number` of queue pair `index` over [begin, end)
+  Take,            ///< Pe: a kernel takes message `number`, which was visible since `begin`, at `end`
+  Release,         ///< Pe: message `number`, taken at `begin`, is given back at `end`
+  Wait,            ///< Pe: waited over [begin, end); `wait` says what for
+  Message,         ///< Pe: a message of `index` counts from `begin` on
+  Credit,          ///< Pe: `value` credits of `index` come at `begin`
+  QueueReset,      ///< Pe: queue pair `index` starts empty with `value` credits (0: disabled)
+  Interrupt,       ///< Pe, Signal: the line is `value` from `begin` on
+  Error,           ///< Pe: error bits `value` at `address`
+  Reset,           ///< Pe: everything is at its reset value
+  Register,        ///< Pe: register `name` is `value` from `begin` on
+  Collective,      ///< Rank: ran over [begin, end)
+  OperationStart,  ///< Rank: a call of the program begins at `begin`
+  Operation,       ///< Rank: a call of the program over [begin, end); calls of one rank nest
 };
 
 enum class Wait : uint8_t { Message, Credit, Launch };

@@ -306,7 +306,7 @@ void DistributedContext::perform(const GroupPtr& g, const WorkPtr& work) {
     if (work->rank && *work->rank != r) continue;
     if (op.launches[r].empty()) continue;
     const auto member = std::find(record.members.begin(), record.members.end(), g->global_ranks[r]);
-    CollectiveRecord::Span& span = record.spans[static_cast<size_t>(member - record.members.begin())];
+    CollectiveSpan& span = record.spans[static_cast<size_t>(member - record.members.begin())];
     for (const Launch& l : op.launches[r]) {
       span.start = span.start == 0 ? l->first_sent() : std::min(span.start, l->first_sent());
       span.end = std::max(span.end, l->last_arrived());

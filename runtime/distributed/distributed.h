@@ -59,13 +59,15 @@ inline Peer group_dst(uint32_t rank) {
   return group_src(rank);
 }
 
+/// When a rank took part in a collective: from the first descriptor to its PEs until their last completion has arrived.
+/// Both 0 when nothing was launched there.
+struct CollectiveSpan {
+  Ps start = 0;
+  Ps end = 0;
+};
+
 /// One collective as it ran, over all ranks. Complete when every rank's part is.
 struct CollectiveRecord {
-  /// The host's view of one rank's kernels: its first descriptor leaves, its last completion arrives.
-  struct Span {
-    Ps start = 0;
-    Ps end = 0;  ///< both 0 when nothing was launched for it
-  };
   ccl::Collective collective = ccl::Collective::AllReduce;
   uint32_t seq = 0;
   std::string algorithm;  ///< the module that ran
@@ -78,14 +80,14 @@ struct CollectiveRecord {
   /// As nccl-tests: of a rank's logical tensor; all_gather and gather: of the gathered one; reduce_scatter and scatter:
   /// of the whole input; all_to_all: of the largest rank's input
   uint64_t bytes = 0;
-  Ps start = 0;                   ///< the first descriptor leaves the host; 0 when nothing was launched
-  Ps end = 0;                     ///< the last completion has arrived
-  uint32_t connections = 0;       ///< made for this call, before `start`
-  uint32_t parts = 0;             ///< ranks that have finished
-  uint32_t group = 0;             ///< number of the process group in this context, 0: the default one
-  uint32_t root = 0;              ///< group rank
-  std::vector<uint32_t> members;  ///< global ranks, by group rank; of a send and receive: sender, receiver
-  std::vector<Span> spans;        ///< of each of `members`, once it has finished
+  Ps start = 0;                       ///< the first descriptor leaves the host; 0 when nothing was launched
+  Ps end = 0;                         ///< the last completion has arrived
+  uint32_t connections = 0;           ///< made for this call, before `start`
+  uint32_t parts = 0;                 ///< ranks that have finished
+  uint32_t group = 0;                 ///< number of the process group in this context, 0: the default one
+  uint32_t root = 0;                  ///< group rank
+  std::vector<uint32_t> members;      ///< global ranks, by group rank; of a send and receive: sender, receiver
+  std::vector<CollectiveSpan> spans;  ///< of each of `members`, once it has finished
   /// What ran on each cube, for a checker: the module's view of the group and of the lane's call, and which elements of
   /// which block the lane carried. Empty when nothing was launched.
   ccl::Group ranks;

@@ -74,6 +74,7 @@ CommDebugMode::CommDebugMode(Context& context) : m_context(context) {
     event.record = call.record;
     Session& session = m_context.dtensor_session();
     const Session::Scopes& scopes = session.scopes();
+    event.modules = scopes.modules;
     if (!scopes.at_work.empty()) event.mesh_dims = mesh_dims_of(*scopes.at_work.back(), call.group, event.rank);
     session.tidy();
     m_log.push_back(std::move(event));
@@ -84,9 +85,17 @@ CommDebugMode::~CommDebugMode() {
   m_context.distributed.remove_listener(m_listener);
 }
 
-std::map<std::string, uint32_t> CommDebugMode::counts() const {
-  std::map<std::string, uint32_t> out;
+CommDebugMode::Counts CommDebugMode::counts() const {
+  Counts out;
   for (const CommEvent& e : m_log) ++out[e.kind];
+  return out;
+}
+
+std::map<std::string, CommDebugMode::Counts> CommDebugMode::module_counts() const {
+  std::map<std::string, Counts> out;
+  for (const CommEvent& e : m_log) {
+    for (const std::string& path : e.modules) ++out[path][e.kind];
+  }
   return out;
 }
 
@@ -119,7 +128,17 @@ std::string CommDebugMode::text() const {
                     std::to_string(e.elements), ahbm::to_string(e.dtype), ran ? ns(e.start()) : "-",
                     ran ? ns(e.end() - e.start()) : "-"});
   }
-  return table(rows);
+  std::string out = table(rows);
+  const auto modules = module_counts();
+  if (modules.empty()) return out;
+  rows.clear();
+  rows.push_back({"module", "collectives"});
+  for (const auto& [path, counts] : modules) {
+    std::vector<std::string> list;
+    for (const auto& [kind, n] : counts) list.push_back(fmt::format("{} {}", kind, n));
+    rows.push_back({path, fmt::format("{}", fmt::join(list, " + "))});
+  }
+  return out + table(rows);
 }
 
 std::string visualize_sharding(const DTensorSpec& spec) {

@@ -16,6 +16,8 @@ struct CommEvent {
   uint32_t rank = 0;  ///< who issued it
   /// Of the mesh that was at work, ascending; several: merged steps on a flattened group. Empty: nobody's operator.
   std::vector<uint32_t> mesh_dims;
+  /// The modules whose forward issued it, outermost first: Transformer, Transformer.layers.0, Transformer.layers.0.mlp.
+  std::vector<std::string> modules;
   RankList group;
   ReduceOp op = ReduceOp::Sum;
   DType dtype = DType::Float32;
@@ -27,7 +29,8 @@ struct CommEvent {
   Ps end() const { return record->end; }
 };
 
-/// Counts the collectives on rank groups that the calling rank issues while it lives. Nests: outer scopes count too.
+/// Counts the collectives on rank groups that the calling rank issues while it lives, in all and by modules of
+/// runtime/nn. Nests: outer scopes count too.
 /// Made by the driver it counts every rank's. Traffic inside a SIP does not count.
 class CommDebugMode {
  public:
@@ -36,7 +39,10 @@ class CommDebugMode {
   CommDebugMode(const CommDebugMode&) = delete;
   CommDebugMode& operator=(const CommDebugMode&) = delete;
 
-  std::map<std::string, uint32_t> counts() const;
+  using Counts = std::map<std::string, uint32_t>;  ///< by kind
+  Counts counts() const;
+  /// Of every module that communicated, by its path; those inside it count too.
+  std::map<std::string, Counts> module_counts() const;
   uint32_t count(const std::string& kind) const;
   uint32_t total() const { return static_cast<uint32_t>(m_log.size()); }
   /// In the order of the calls.
@@ -44,7 +50,7 @@ class CommDebugMode {
   std::vector<std::string> sequence() const;  ///< notations of the log
   std::vector<int64_t> elements() const;
   void reset() { m_log.clear(); }
-  /// A table: kind, mesh dimension, group, elements, simulated time.
+  /// A table: kind, mesh dimension, group, elements, simulated time; then the counts of modules, if there were any.
   std::string text() const;
 
  private:

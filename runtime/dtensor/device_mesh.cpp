@@ -10,6 +10,15 @@ namespace ahbm::dtensor {
 
 using runtime::distributed::ProcessGroup;
 
+uint32_t MeshDim::in(const MeshLayout& mesh) const {
+  if (!m_name.empty()) return mesh.dim_index(m_name);
+  if (m_index < 0 || m_index >= mesh.ndim()) {
+    throw MeshError(fmt::format("mesh dimension {} of a {}-d mesh, expected 0..{}", m_index, mesh.ndim(),
+                                int64_t{mesh.ndim()} - 1));
+  }
+  return static_cast<uint32_t>(m_index);
+}
+
 struct DeviceMesh::State {
   runtime::Context* context = nullptr;
   MeshPtr layout;

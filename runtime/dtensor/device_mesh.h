@@ -26,15 +26,15 @@ class Session;
 /// A mesh dimension by index or by name.
 class MeshDim {
  public:
-  MeshDim(uint32_t index) : m_index(index) {}                    // NOLINT(google-explicit-constructor)
-  MeshDim(int index) : m_index(static_cast<uint32_t>(index)) {}  // NOLINT(google-explicit-constructor)
-  MeshDim(std::string name) : m_name(std::move(name)) {}         // NOLINT(google-explicit-constructor)
-  MeshDim(const char* name) : m_name(name) {}                    // NOLINT(google-explicit-constructor)
-  /// \throws MeshError, MeshKeyError for a name that is none
-  uint32_t in(const MeshLayout& mesh) const { return m_name.empty() ? m_index : mesh.dim_index(m_name); }
+  MeshDim(uint32_t index) : m_index(index) {}             // NOLINT(google-explicit-constructor)
+  MeshDim(int index) : m_index(index) {}                  // NOLINT(google-explicit-constructor)
+  MeshDim(std::string name) : m_name(std::move(name)) {}  // NOLINT(google-explicit-constructor)
+  MeshDim(const char* name) : m_name(name) {}             // NOLINT(google-explicit-constructor)
+  /// \throws MeshError also for an index that is negative or too large, MeshKeyError for a name that is none
+  uint32_t in(const MeshLayout& mesh) const;
 
  private:
-  uint32_t m_index = 0;
+  int64_t m_index = 0;
   std::string m_name;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/ops/ignore_index.h"
+
 namespace ahbm::dtensor {
 
 namespace {
@@ -310,15 +312,33 @@ DTensor rms_norm(const DTensor& x, int64_t normalized_dims, const DTensor& weigh
   args.normalized_dims = normalized_dims;
   return one(Op::RmsNorm, operands({x, weight}), args);
 }
-DTensor cross_entropy(const DTensor& logits, const Operand& target, LossReduction reduction) {
+namespace {
+
+DTensor loss(Op op, const DTensor& logits, const Operand& target, LossReduction reduction,
+             const std::optional<int64_t>& ignore_index) {
   OpArgs args;
-  args.reduction = reduction;
-  return one(Op::CrossEntropy, {logits, target}, args);
+  args.reduction = ignore_index ? LossReduction::None : reduction;
+  if (!ignore_index) return one(op, {logits, target}, args);
+  decision_of(op, {logits, target}, args);  // what is wrong is said before anything is sent
+  if (target.distributed() == nullptr) {
+    throw MixedTensor(fmt::format("{}: a plain target with ignore_index: distribute it", to_string(op)));
+  }
+  const DTensor& wanted = *target.distributed();
+  return runtime::ops::ignoring(wanted, eq(wanted, static_cast<double>(*ignore_index)), reduction,
+                                [&](const DTensor& inside) {
+                                  return one(op, {logits, inside}, args);
+                                });
 }
-DTensor cross_entropy_loss_parallel(const DTensor& logits, const Operand& target, LossReduction reduction) {
-  OpArgs args;
-  args.reduction = reduction;
-  return one(Op::CrossEntropyLossParallel, {logits, target}, args);
+
+}  // namespace
+
+DTensor cross_entropy(const DTensor& logits, const Operand& target, LossReduction reduction,
+                      std::optional<int64_t> ignore_index) {
+  return loss(Op::CrossEntropy, logits, target, reduction, ignore_index);
+}
+DTensor cross_entropy_loss_parallel(const DTensor& logits, const Operand& target, LossReduction reduction,
+                                    std::optional<int64_t> ignore_index) {
+  return loss(Op::CrossEntropyLossParallel, logits, target, reduction, ignore_index);
 }
 
 DTensor mm(const DTensor& a, const DTensor& b) {

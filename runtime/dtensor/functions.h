@@ -179,11 +179,17 @@ DTensor softmax(const DTensor& x, int64_t dim = -1);
 DTensor log_softmax(const DTensor& x, int64_t dim = -1);
 DTensor layer_norm(const DTensor& x, int64_t normalized_dims = 1, const DTensor& weight = {}, const DTensor& bias = {});
 DTensor rms_norm(const DTensor& x, int64_t normalized_dims = 1, const DTensor& weight = {});
-/// Logits [classes] or [batch, classes, ...], target of indices. \throws UnevenMean
-DTensor cross_entropy(const DTensor& logits, const Operand& target, LossReduction reduction = LossReduction::Mean);
+/// Logits [classes] or [batch, classes, ...], target of indices.
+/// \param ignore_index  targets of this value, inside the classes or not, add nothing and do not count in the mean,
+/// which
+///   may then be over an uneven batch; the target is distributed
+/// \throws UnevenMean
+DTensor cross_entropy(const DTensor& logits, const Operand& target, LossReduction reduction = LossReduction::Mean,
+                      std::optional<int64_t> ignore_index = {});
 /// The classes stay cut: three small all_reduces. \throws UnsupportedMesh, ShardedDim
 DTensor cross_entropy_loss_parallel(const DTensor& logits, const Operand& target,
-                                    LossReduction reduction = LossReduction::Mean);
+                                    LossReduction reduction = LossReduction::Mean,
+                                    std::optional<int64_t> ignore_index = {});
 
 // --- contractions
 DTensor mm(const DTensor& a, const DTensor& b);

@@ -29,7 +29,7 @@ void Session::renew() {
 void Session::mark_known(std::vector<bool>& known_by) const {
   auto& distributed = m_context.distributed;
   known_by.resize(distributed.get_world_size());
-  if (distributed.is_bound(runtime::current_process())) {
+  if (is_rank()) {
     known_by.at(distributed.get_rank()) = true;
   } else {
     known_by.assign(known_by.size(), true);  // the driver speaks for all
@@ -37,8 +37,7 @@ void Session::mark_known(std::vector<bool>& known_by) const {
 }
 
 bool Session::knows(const std::vector<bool>& known_by) const {
-  auto& distributed = m_context.distributed;
-  if (distributed.is_bound(runtime::current_process())) return known_by.at(distributed.get_rank());
+  if (is_rank()) return known_by.at(rank());
   return std::find(known_by.begin(), known_by.end(), false) == known_by.end();
 }
 
@@ -73,6 +72,10 @@ std::vector<MergedStep> Session::steps_of(const RedistributePlan& plan) {
   renew();
   if (m_flattened.empty()) return merge_steps(plan, nullptr);
   return merge_steps(plan, [&](const std::vector<uint32_t>& dims) { return is_flattened(*plan.mesh, dims); });
+}
+
+bool Session::is_rank() const {
+  return m_context.distributed.is_bound(runtime::current_process());
 }
 
 uint32_t Session::rank() const {
@@ -120,7 +123,21 @@ void Session::tidy() {
   const auto it = m_scopes.find(runtime::current_process());
   if (it == m_scopes.end()) return;
   const Scopes& s = it->second;
-  if (s.implicit_replication == 0 && s.explicit_redistribution == 0 && s.at_work.empty()) m_scopes.erase(it);
+  if (s.implicit_replication == 0 && s.explicit_redistribution == 0 && s.at_work.empty() && s.modules.empty())
+    m_scopes.erase(it);
+}
+
+InModule::InModule(Session& session, const std::string& name)
+    : m_session(session),
+      m_operation(session,
+                  Path{session.scopes().modules.empty() ? name : session.scopes().modules.back() + '.' + name}) {
+  auto& modules = session.scopes().modules;
+  modules.push_back(modules.empty() ? name : modules.back() + '.' + name);
+}
+
+InModule::~InModule() {
+  m_session.scopes().modules.pop_back();
+  m_session.tidy();
 }
 
 }  // namespace ahbm::dtensor

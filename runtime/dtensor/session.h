@@ -28,6 +28,7 @@ class Session {
   runtime::Context& context() const { return m_context; }
   StrategyEngine& engine() { return m_engine; }
   uint32_t rank() const;  ///< of the calling thread
+  bool is_rank() const;   ///< whether the calling thread is one
 
   /// The process group of these ranks, in any order. Made on the caller's first request by new_group, so every rank of
   /// the world asks for the same groups in the same order. The whole world is the default group.
@@ -41,13 +42,15 @@ class Session {
   /// Every rank of the mesh brings a text and gets all of them, in mesh order. Metadata only: takes no simulated time.
   std::vector<std::string> exchange(const MeshLayout& mesh, const std::string& mine, const char* operation);
 
-  /// Called when an operation has returned. Those of one rank nest.
+  /// Called when an operation begins, and when it has returned. Those of one rank nest.
+  std::function<void(uint32_t rank, Ps begin)> on_operation_start;
   std::function<void(const OperationRecord&)> on_operation;
 
   struct Scopes {
     uint32_t implicit_replication = 0;
     uint32_t explicit_redistribution = 0;
     std::vector<const MeshLayout*> at_work;  ///< meshes whose operators the thread is in
+    std::vector<std::string> modules;        ///< paths of the modules whose forward the thread is in, outermost first
   };
   /// Of the calling thread.
   Scopes& scopes();
@@ -84,9 +87,11 @@ class Session {
 template <typename Name>
 class NamedOperation {
  public:
-  NamedOperation(Session& session, Name name) : m_session(session), m_name(std::move(name)), m_begin(now()) {}
+  NamedOperation(Session& session, Name name) : m_session(session), m_name(std::move(name)), m_begin(now()) {
+    if (m_session.on_operation_start && m_session.is_rank()) m_session.on_operation_start(m_session.rank(), m_begin);
+  }
   ~NamedOperation() {
-    if (m_session.on_operation && !sc_core::sc_is_unwinding())
+    if (m_session.on_operation && m_session.is_rank() && !sc_core::sc_is_unwinding())
       m_session.on_operation({m_session.rank(), m_name(), m_begin, now()});
   }
   NamedOperation(const NamedOperation&) = delete;
@@ -112,6 +117,24 @@ class AtWork {
 
  private:
   Session& m_session;
+};
+
+/// The calling thread is in the forward of a module of that name, while it lives: collectives are counted by modules,
+/// and a trace shows the module as an operation.
+class InModule {
+ public:
+  InModule(Session& session, const std::string& name);
+  ~InModule();
+  InModule(const InModule&) = delete;
+  InModule& operator=(const InModule&) = delete;
+
+ private:
+  struct Path {
+    std::string text;
+    const std::string& operator()() const { return text; }
+  };
+  Session& m_session;
+  NamedOperation<Path> m_operation;
 };
 
 }  // namespace ahbm::dtensor

@@ -17,6 +17,9 @@ class CostModel {
   /// Microseconds. `bytes`: for all_gather what every rank has afterwards, for the others what every rank puts in.
   /// Called for groups of at least two ranks.
   virtual double collective_us(CollectiveKind kind, const MeshLayout& mesh, uint32_t mesh_dim, double bytes) const = 0;
+  /// Microseconds in which a rank does so many multiply-adds of matrices and reads and writes so many bytes. Looked at
+  /// by who compares whole layouts; how an operator runs is chosen by its communication. 0: not known, as in PyTorch.
+  virtual double compute_us(double macs, double bytes) const;
 };
 
 /// The constants PyTorch uses (ring algorithms, one kind of link inside a host and one between hosts).

@@ -239,6 +239,25 @@ OpDecision decide(const OpCall& call, const CostModel& cost) {
   return decide_embedding(ctx);
 }
 
+double compute_cost(const CostModel& model, const OpDecision& d) {
+  if (d.alias || d.outputs.empty()) return 0;
+  double bytes = 0;
+  for (const InputDecision& in : d.inputs) bytes += local_bytes(in.required);
+  for (const DTensorSpec& out : d.outputs) bytes += local_bytes(out);
+  double macs = 0;
+  if (d.op >= Op::Mm && d.op <= Op::Linear) {
+    // The contracted dimension is the last one of the left factor.
+    const DTensorSpec& left = d.inputs[d.op == Op::Addmm || d.op == Op::Baddbmm ? 1 : 0].required;
+    const DTensorSpec& out = d.outputs.front();
+    double depth = static_cast<double>(left.shape().back());
+    for (uint32_t m = 0; m < left.mesh()->ndim(); ++m) {
+      if (is_shard(left.placements()[m], static_cast<int>(left.ndim()) - 1)) depth /= left.mesh()->shape()[m];
+    }
+    macs = static_cast<double>(out.numel()) / static_cast<double>(out.num_shards()) * depth;
+  }
+  return model.compute_us(macs, bytes);
+}
+
 StrategyEngine::StrategyEngine(std::shared_ptr<const CostModel> cost) : m_cost(std::move(cost)) {}
 
 bool StrategyEngine::matches(const CachedDecision& entry, const OpCall& call) {

@@ -221,6 +221,9 @@ struct OpDecision {
 /// \throws the kinds of errors.h; std::invalid_argument for a wrong number of inputs or an argument without meaning
 OpDecision decide(const OpCall& call, const CostModel& cost);
 
+/// What the model says of the operator itself on one rank, as if every shard were even.
+double compute_cost(const CostModel& model, const OpDecision& decision);
+
 /// `decide` and `plan_redistribute` with memory. Not thread-safe: rank threads take turns, one runs at a time.
 class StrategyEngine {
  public:

@@ -26,7 +26,16 @@ RingLoad ring_load(const SipGraph& graph, const std::vector<RankList>& groups) {
 TopologyCostModel::TopologyCostModel(const SystemConfig& config)
     : m_graph(config),
       m_link(config.sip_link),
-      m_base_us(static_cast<double>(2 * config.host_link.latency + config.pe.launch_dispatch) / 1e6) {}
+      m_base_us(static_cast<double>(2 * config.host_link.latency + config.pe.launch_dispatch) / 1e6) {
+  const double pes = static_cast<double>(config.cubes()) * config.pes;
+  m_macs_per_us = config.pe.free_compute ? kInfiniteCost
+                                         : pes * config.pe.macs_per_cycle * static_cast<double>(config.pe.hertz) / 1e6;
+  m_bytes_per_us = pes * static_cast<double>(config.pe.dma_bytes_per_second) / 1e6;
+}
+
+double TopologyCostModel::compute_us(double macs, double bytes) const {
+  return std::max(macs / m_macs_per_us, bytes / m_bytes_per_us);
+}
 
 const RingLoad& TopologyCostModel::load_of(const MeshLayout& mesh, uint32_t mesh_dim) const {
   const auto [it, made] = m_loads.try_emplace({mesh.shape(), mesh.ranks(), mesh_dim});

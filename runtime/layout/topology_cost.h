@@ -25,13 +25,16 @@ class TopologyCostModel : public CostModel {
   explicit TopologyCostModel(const SystemConfig& config);
   /// \throws std::invalid_argument for a mesh with ranks that are no SIPs
   double collective_us(CollectiveKind kind, const MeshLayout& mesh, uint32_t mesh_dim, double bytes) const override;
+  /// All PEs of a SIP share the work evenly: the longer of their multiply-adds and of their DMA.
+  double compute_us(double macs, double bytes) const override;
 
  private:
   const RingLoad& load_of(const MeshLayout& mesh, uint32_t mesh_dim) const;
 
   SipGraph m_graph;
   LinkParams m_link;
-  double m_base_us;  ///< of a collective that sends nothing: descriptor there, completion back
+  double m_base_us;                      ///< of a collective that sends nothing: descriptor there, completion back
+  double m_macs_per_us, m_bytes_per_us;  ///< of a SIP
   mutable std::map<std::tuple<std::vector<uint32_t>, RankList, uint32_t>, RingLoad> m_loads;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "runtime/ops/functions.h"
@@ -35,9 +36,15 @@ class Unit {
         m_mesh(mesh),
         m_group(mesh.get_group(0)),
         m_n(mesh.size(0)),
-        m_me(mesh.get_local_rank(0)) {
+        m_me(mesh.get_local_rank(0)),
+        m_data(mesh.ndim() == 1
+                   ? mesh
+                   : DeviceMesh(m_context, mesh.layout().device(), {m_n}, mesh.layout().group(mesh.get_rank(), 0))) {
     for (const auto& [path, value] : module.parameters()) {
-      if (value->is_distributed() && value->distributed().device_mesh() == mesh) continue;
+      if (value->is_distributed() &&
+          (value->distributed().device_mesh() == mesh || value->distributed().device_mesh() == m_data)) {
+        continue;
+      }
       take(path, *value);
     }
     if (m_items.empty()) {
@@ -99,9 +106,17 @@ class Unit {
     item.shape = local.shape();
     if (item.shape.empty()) throw std::invalid_argument(fmt::format("fully_shard: '{}' is a number", path));
     item.chunk = ceil_div(item.shape[0], m_n);
+    const Tensor own = ops::take(m_context, local, 0, {torch_chunk(item.shape[0], m_n, m_me)});
     const dtensor::DTensorSpec spec(m_mesh.layout_ptr(), placements, value.shape(), local.dtype());
-    check_rows(path, spec);
-    item.resting = DTensor(m_mesh, spec, ops::take(m_context, local, 0, {torch_chunk(item.shape[0], m_n, m_me)}));
+    if (is_layout_of_shards(spec)) {
+      item.resting = DTensor(m_mesh, spec, own);
+    } else {
+      // No placements say how uneven parts of uneven parts lie: a shard of what this rank's tensor part is.
+      item.resting = DTensor(
+          m_data,
+          dtensor::DTensorSpec(m_data.layout_ptr(), {dtensor::Shard{0}}, dtensor::to_dims(item.shape), local.dtype()),
+          own);
+    }
     value = item.resting;
     m_items.push_back(std::move(item));
   }
@@ -122,20 +137,16 @@ class Unit {
   }
 
   /// Whether every rank's shard is the one that the placements say.
-  void check_rows(const std::string& path, const dtensor::DTensorSpec& spec) const {
-    for (const uint32_t rank : m_mesh.ranks()) {
+  bool is_layout_of_shards(const dtensor::DTensorSpec& spec) const {
+    const dtensor::RankList& ranks = m_mesh.ranks();
+    return std::all_of(ranks.begin(), ranks.end(), [&](uint32_t rank) {
       const auto c = *m_mesh.layout().coordinate(rank);
       auto rows = static_cast<uint64_t>(spec.shape()[0]);
       if (m_mesh.ndim() == 2 && dtensor::is_shard(spec.placements()[1], 0)) {
         rows = dtensor::owned_count(spec.placements()[1], rows, m_mesh.size(1), c[1]);
       }
-      const uint64_t own = torch_chunk(rows, m_n, c[0]).count;
-      if (static_cast<int64_t>(own) == local_shape(spec, rank)[0]) continue;
-      throw std::invalid_argument(fmt::format(
-          "fully_shard: '{}' has {} rows, which {} ranks cut first and {} then: expected a number that leaves equal "
-          "parts",
-          path, spec.shape()[0], m_mesh.size(1), m_n));
-    }
+      return static_cast<int64_t>(torch_chunk(rows, m_n, c[0]).count) == local_shape(spec, rank)[0];
+    });
   }
 
   void put(const Item& item, const Tensor& whole) const {
@@ -150,6 +161,7 @@ class Unit {
   DeviceMesh m_mesh;
   runtime::distributed::ProcessGroup m_group;
   uint32_t m_n, m_me;
+  DeviceMesh m_data;  ///< the data dimension alone
   std::vector<Item> m_items;
 };
 

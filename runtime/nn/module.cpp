@@ -1,8 +1,16 @@
 #include "runtime/nn/module.h"
 
+#include <algorithm>
+#include <optional>
+
+#include "runtime/dtensor/session.h"
+
 namespace ahbm::nn {
 
 Value Module::operator()(Values inputs) {
+  std::optional<dtensor::InModule> in_module;
+  const auto known = std::find_if(inputs.begin(), inputs.end(), [](const Value& v) { return v.defined(); });
+  if (known != inputs.end()) in_module.emplace(known->context().dtensor_session(), m_name.empty() ? kind() : m_name);
   for (const PreHook& hook : m_before) hook(inputs);
   Value output = forward(inputs);
   for (const PostHook& hook : m_after) hook(output);

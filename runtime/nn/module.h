@@ -22,7 +22,8 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   virtual const char* kind() const = 0;  ///< Linear, Embedding, ...
-  /// Hooks in the order in which they were added, forward between them.
+  /// Hooks in the order in which they were added, forward between them. What they communicate is counted as the
+  /// module's (dtensor::CommDebugMode), by its name as a child, else its kind.
   Value operator()(Values inputs);
   Value operator()(const Value& input) { return (*this)(Values{input}); }
 
@@ -41,9 +42,13 @@ class Module {
  protected:
   virtual Value forward(const Values& inputs) = 0;
   void add_parameter(const char* name, Value& value) { m_parameters.emplace_back(name, &value); }
-  void add_child(const std::string& name, Module& module) { m_children.emplace_back(name, &module); }
+  void add_child(const std::string& name, Module& module) {
+    module.m_name = name;
+    m_children.emplace_back(name, &module);
+  }
 
  private:
+  std::string m_name;  ///< as a child; empty: it is nobody's
   std::vector<NamedParameter> m_parameters;
   std::vector<NamedModule> m_children;
   std::vector<PreHook> m_before;

@@ -41,6 +41,10 @@ DType Value::dtype() const {
   return is_distributed() ? distributed().dtype() : tensor().dtype();
 }
 
+runtime::Context& Value::context() const {
+  return is_distributed() ? distributed().device_mesh().context() : tensor().handle()->context();
+}
+
 dtensor::Operand Value::operand() const {
   if (is_distributed()) return distributed();
   return tensor();
@@ -138,13 +142,14 @@ Value scaled_dot_product_attention(const Value& query, const Value& key, const V
   return apply(Op::Sdpa, {query, key, value}, args);
 }
 
-Value cross_entropy(const Value& logits, const Value& target, bool parallel) {
+Value cross_entropy(const Value& logits, const Value& target, bool parallel, std::optional<int64_t> ignore_index) {
   const Value rows = reshape(logits, {-1, logits.size(-1)});
   Value wanted = reshape(target, {-1});
-  if (rows.is_distributed() && !wanted.is_distributed()) {
-    wanted = dtensor::from_local(wanted.tensor(), rows.distributed().device_mesh());
-  }
-  return apply(parallel ? Op::CrossEntropyLossParallel : Op::CrossEntropy, {rows, wanted});
+  const auto mean = dtensor::LossReduction::Mean;
+  if (!rows.is_distributed()) return runtime::cross_entropy(rows.tensor(), wanted.tensor(), mean, ignore_index);
+  if (!wanted.is_distributed()) wanted = dtensor::from_local(wanted.tensor(), rows.distributed().device_mesh());
+  const auto loss = parallel ? dtensor::cross_entropy_loss_parallel : dtensor::cross_entropy;
+  return loss(rows.distributed(), wanted.distributed(), mean, ignore_index);
 }
 
 }  // namespace ahbm::nn

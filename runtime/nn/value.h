@@ -2,6 +2,7 @@
 // an operator runs on one SIP or on a mesh is decided by what their parameters and inputs are.
 #pragma once
 
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -29,6 +30,7 @@ class Value {
   Dims shape() const;  ///< global
   int64_t size(int64_t dim) const;
   DType dtype() const;
+  runtime::Context& context() const;  ///< \pre defined()
   dtensor::Operand operand() const;
 
  private:
@@ -55,6 +57,8 @@ Value repeat_interleave(const Value& x, int64_t dim, int64_t times);
 Value scaled_dot_product_attention(const Value& query, const Value& key, const Value& value, bool causal);
 /// Mean over all tokens. Logits [..., classes], target of the leading sizes. \param parallel  loss parallel: the
 /// classes of distributed logits stay cut. \throws UnsupportedMesh, ShardedDim, UnevenMean
-Value cross_entropy(const Value& logits, const Value& target, bool parallel = false);
+/// \param ignore_index  targets of this value do not count
+Value cross_entropy(const Value& logits, const Value& target, bool parallel = false,
+                    std::optional<int64_t> ignore_index = {});
 
 }  // namespace ahbm::nn

@@ -1,5 +1,6 @@
 #include "runtime/ops/functions.h"
 
+#include "runtime/ops/ignore_index.h"
 #include "runtime/ops/internal.h"
 
 namespace ahbm::runtime {
@@ -433,7 +434,13 @@ Tensor rms_norm(const Tensor& a, int64_t dims, const Tensor& weight) {
   return one(Op::RmsNorm, given({a, weight}), args);
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, dtensor::LossReduction reduction) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, dtensor::LossReduction reduction,
+                     std::optional<int64_t> ignore_index) {
+  if (ignore_index) {
+    return ops::ignoring(target, target == static_cast<double>(*ignore_index), reduction, [&](const Tensor& inside) {
+      return cross_entropy(logits, inside, dtensor::LossReduction::None);
+    });
+  }
   OpArgs args;
   args.reduction = reduction;
   return one(Op::CrossEntropy, {logits, target}, args);

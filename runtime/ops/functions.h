@@ -116,8 +116,10 @@ Tensor log_softmax(const Tensor& a, int64_t dim);
 /// Over the last `dims` dimensions; weight and bias of their shape, or not deployed. Epsilon as in execute.h.
 Tensor layer_norm(const Tensor& a, int64_t dims = 1, const Tensor& weight = {}, const Tensor& bias = {});
 Tensor rms_norm(const Tensor& a, int64_t dims = 1, const Tensor& weight = {});
+/// \param ignore_index  targets of this value, inside the classes or not, add nothing and do not count in the mean
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
-                     dtensor::LossReduction reduction = dtensor::LossReduction::Mean);
+                     dtensor::LossReduction reduction = dtensor::LossReduction::Mean,
+                     std::optional<int64_t> ignore_index = {});
 
 // --- contractions
 Tensor matmul(const Tensor& a, const Tensor& b);

@@ -8,6 +8,7 @@
 
 #include "platform/cli/bench.h"
 #include "tests/cli/program.h"
+#include "tests/models/observe/files.h"
 
 namespace ahbm::platform {
 namespace {
@@ -78,6 +79,25 @@ TEST(BenchProgram, WritesFiles) {
   EXPECT_GT(json["results"][2]["compute_us"].get<double>(), 0);
   EXPECT_THAT(text_of(base + ".trace"), HasSubstr("all_reduce"));
   EXPECT_THAT(text_of(base + ".yaml"), HasSubstr("time"));
+}
+
+TEST(BenchProgram, TraceShowsCollectivesInsideTheirOperations) {
+  const std::string file = testing::TempDir() + "bench_program_nested.trace";
+  ASSERT_EQ(run(std::string("bench tp_attention") + kSmall + " --quiet --trace " + file).code, 0);
+  const observe::test::TraceFile trace(text_of(file));
+  trace.expect_laminar();
+  size_t nested = 0;
+  for (const auto& s : trace.slices) {
+    const std::string& track = trace.names.at({s.pid, s.tid});
+    if (s.args.count("group") == 0 || s.name.rfind("all_reduce ", 0) != 0 || track.find("rank") == std::string::npos)
+      continue;
+    // In the forward of the module that reduces, and, of distributed tensors, in the redistribution.
+    EXPECT_TRUE(trace.covered(s.pid, s.tid, s.end(), "Attention") || trace.covered(s.pid, s.tid, s.end(), "attention"))
+        << s.ts;
+    nested += trace.covered(s.pid, s.tid, s.ts, "redistribute Psum->R") &&
+              trace.covered(s.pid, s.tid, s.end(), "redistribute Psum->R");
+  }
+  EXPECT_GE(nested, 2u) << "one for each rank";
 }
 
 TEST(BenchProgram, TwoRunsPrintTheSameWithRouteGrantsAndWithout) {

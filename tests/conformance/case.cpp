@@ -34,11 +34,13 @@ bool flag(const YAML::Node& node, const char* field) {
   return node[field] && node[field].as<bool>();
 }
 
+bool is_text(const YAML::Node& node) {
+  return node.Tag() == "!";
+}
+
 Dims dims_of(const YAML::Node& node) {
-  if (!node.IsSequence()) throw CaseError("expected a list of numbers, not " + one_line(node));
-  Dims out;
-  for (const auto& v : node) out.push_back(v.as<int64_t>());
-  return out;
+  const auto numbers = numbers_of<int64_t>(node);
+  return {numbers.begin(), numbers.end()};
 }
 
 Placements placements_of(const YAML::Node& node) {
@@ -73,7 +75,7 @@ void flatten_ranks(const YAML::Node& node, RankList& ranks, int depth = 0) {
     if (v.IsSequence()) {
       flatten_ranks(v, ranks, depth + 1);
     } else {
-      ranks.push_back(v.as<uint32_t>());
+      ranks.push_back(number_of<uint32_t>(v));
     }
   }
 }
@@ -130,7 +132,7 @@ MeshCase mesh_of(const YAML::Node& node) {
   if (node["names"]) out.names = node["names"].as<std::vector<std::string>>();
   if (node["shape"]) {
     if (node["ranks"]) throw CaseError("mesh with both shape and ranks");
-    out.shape = node["shape"].as<std::vector<uint32_t>>();
+    out.shape = numbers_of<uint32_t>(node["shape"]);
     uint64_t n = 1;
     for (const uint32_t s : out.shape) {
       n *= s;
@@ -143,7 +145,7 @@ MeshCase mesh_of(const YAML::Node& node) {
       out.shape.push_back(static_cast<uint32_t>(level.size()));
     }
   }
-  out.world = node["world"] ? node["world"].as<uint32_t>() : 0;
+  out.world = node["world"] ? number_of<uint32_t>(node["world"]) : 0;
   if (out.world == 0) {
     for (const uint32_t r : out.ranks) {
       check_world(uint64_t{r} + 1);
@@ -185,7 +187,7 @@ DataRule parse_data(const std::string& text, bool& is_local) {
 
 void check_values(const YAML::Node& entry, const std::vector<double>& got, const std::string& where, Verdict& verdict) {
   if (entry["values"]) {
-    const auto expected = entry["values"].as<std::vector<double>>();
+    const auto expected = numbers_of<double>(entry["values"]);
     bool same = expected.size() == got.size();
     // What cancelled out has the rounding of its terms, which are about as large as the largest value.
     double largest = 0;
@@ -204,10 +206,10 @@ void check_values(const YAML::Node& entry, const std::vector<double>& got, const
     magnitude += std::abs(got[i]);
     weighted_magnitude += w * std::abs(got[i]);
   }
-  if (entry["sum"] && !close(entry["sum"].as<double>(), sum, magnitude)) {
+  if (entry["sum"] && !close(number_of<double>(entry["sum"]), sum, magnitude)) {
     verdict.differ("sum of " + where, entry["sum"].Scalar(), number(sum));
   }
-  if (entry["wsum"] && !close(entry["wsum"].as<double>(), weighted, weighted_magnitude)) {
+  if (entry["wsum"] && !close(number_of<double>(entry["wsum"]), weighted, weighted_magnitude)) {
     verdict.differ("weighted sum of " + where, entry["wsum"].Scalar(), number(weighted));
   }
 }
@@ -221,8 +223,8 @@ void check_locals(const YAML::Node& locals, const DTensorSpec& spec, Verdict& ve
     }
     check_fields(entry, "expect.locals", {"rank", "ranks", "shape", "offset", "values", "sum", "wsum"});
     if (entry["rank"] && entry["ranks"]) throw CaseError("expect.locals with both rank and ranks");
-    const auto ranks = entry["ranks"] ? entry["ranks"].as<std::vector<uint32_t>>()
-                                      : std::vector<uint32_t>{required(entry, "rank").as<uint32_t>()};
+    const auto ranks = entry["ranks"] ? numbers_of<uint32_t>(entry["ranks"])
+                                      : std::vector<uint32_t>{number_of<uint32_t>(required(entry, "rank"))};
     if (ranks.empty()) throw CaseError("expect.locals without a rank");
     for (const uint32_t rank : ranks) {
       const LocalPart part = local_part(spec, rank);
@@ -231,6 +233,8 @@ void check_locals(const YAML::Node& locals, const DTensorSpec& spec, Verdict& ve
       if (spec.mesh()->contains(rank)) {
         verdict.compare("offset" + of_rank, entry["offset"] ? to_string(dims_of(entry["offset"])) : "none",
                         part.offset ? to_string(*part.offset) : "none");
+      } else if (entry["offset"]) {
+        verdict.compare("offset" + of_rank + ", outside", to_string(dims_of(entry["offset"])), "[]");
       }
       if (values) values(rank, entry);
     }

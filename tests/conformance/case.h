@@ -42,6 +42,8 @@ void check_fields(const YAML::Node& node, const std::string& where, const std::v
 YAML::Node required(const YAML::Node& node, const char* field);
 bool flag(const YAML::Node& node, const char* field);
 
+/// Whether a scalar is in quotes: a text, though it may look like a number.
+bool is_text(const YAML::Node& node);
 dtensor::Dims dims_of(const YAML::Node& node);
 dtensor::Placements placements_of(const YAML::Node& node);
 /// Flow style on one line, without spaces.
@@ -51,6 +53,24 @@ std::string list_text(const Range& range) {
   std::string out;
   for (const auto& v : range) out += (out.empty() ? "" : ", ") + std::string(v);
   return "[" + out + "]";
+}
+
+/// \throws CaseError for what is no number, and for one in quotes
+template <typename T>
+T number_of(const YAML::Node& node) {
+  T out{};
+  if (!node.IsScalar() || is_text(node) || !YAML::convert<T>::decode(node, out)) {
+    throw CaseError("expected a number, not " + (is_text(node) ? '"' + node.Scalar() + '"' : one_line(node)));
+  }
+  return out;
+}
+/// \throws CaseError for what is no list of numbers
+template <typename T>
+std::vector<T> numbers_of(const YAML::Node& node) {
+  if (!node.IsSequence()) throw CaseError("expected a list of numbers, not " + one_line(node));
+  std::vector<T> out;
+  for (const auto& v : node) out.push_back(number_of<T>(v));
+  return out;
 }
 
 struct MeshCase {

@@ -74,7 +74,7 @@ class Input {
     DistributeOptions options;
     options.allow_partial = flag(m_node, "allow_partial");
     if (m_node["src"]) {
-      options.src_data_rank = m_node["src"].IsNull() ? std::nullopt : std::optional(m_node["src"].as<uint32_t>());
+      options.src_data_rank = m_node["src"].IsNull() ? std::nullopt : std::optional(number_of<uint32_t>(m_node["src"]));
     }
     return distribute_tensor(global(m_how == "distribute_varying" ? 100.0 * m_mesh.get_rank() : 0), m_mesh,
                              m_placements, options);
@@ -188,7 +188,7 @@ void run_mesh_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
     std::optional<MeshDim> which;
     if (dim && !dim.IsNull()) {
       int index = 0;
-      if (YAML::convert<int>::decode(dim, index)) {
+      if (!is_text(dim) && YAML::convert<int>::decode(dim, index)) {
         which.emplace(index);
       } else {
         which.emplace(dim.as<std::string>());
@@ -218,7 +218,7 @@ void run_mesh_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
 void run_model_on_rank(Context& context, const YAML::Node& node, Seen& seen) {
   const DeviceMesh mesh = init_device_mesh(context, "sip", {4});
   nn::TransformerConfig config;
-  config.layers = required(node, "layers").as<uint32_t>();
+  config.layers = number_of<uint32_t>(required(node, "layers"));
   config.attention.hidden = 8;
   config.attention.heads = 4;
   config.vocabulary = 16;
@@ -244,7 +244,8 @@ void compare_counts(const char* what, const YAML::Node& expected, const std::map
   if (!expected.IsMap()) throw CaseError(std::string(what) + " is no mapping of collectives to counts");
   for (const auto& entry : expected) {
     check_fields(expected, what, {"all_gather", "all_reduce", "reduce_scatter", "all_to_all", "broadcast", "scatter"});
-    if (entry.second.as<uint32_t>() > 0) wanted[entry.first.as<std::string>()] = entry.second.as<uint32_t>();
+    const auto n = number_of<uint32_t>(entry.second);
+    if (n > 0) wanted[entry.first.as<std::string>()] = n;
   }
   if (wanted == got) return;
   YAML::Node node(YAML::NodeType::Map);
@@ -456,7 +457,11 @@ uint32_t world_of(const YAML::Node& node) {
                     "count_comm", "allow_partial"});
       if (in["mesh"]) world = std::max(world, mesh_of(in["mesh"]).world);
     }
-    parse_op_case(required(node, "op"));
+    const OpCase op = parse_op_case(required(node, "op"));
+    if (node["inputs"].size() > op.max_inputs) {
+      throw CaseError(std::to_string(node["inputs"].size()) + " inputs of " + op.name + ": expected at most " +
+                      std::to_string(op.max_inputs));
+    }
   } else if (kind == "mesh") {
     fields.insert(fields.end(), {"mesh", "query", "names", "dim"});
     world = mesh_of(required(node, "mesh")).world;

@@ -179,7 +179,8 @@ bool selected(const YAML::Node& node, const std::string& id, const Options& opti
 }
 
 int run(const Options& options) {
-  const YAML::Node root = YAML::LoadFile(options.file);
+  const std::vector<YAML::Node> documents = YAML::LoadAllFromFile(options.file);
+  const YAML::Node root = documents.empty() ? YAML::Node() : documents.front();
   if (!root.IsMap() || !root["cases"] || !root["cases"].IsSequence()) {
     throw CaseError(options.file + ": expected a list `cases`");
   }
@@ -212,13 +213,17 @@ int run(const Options& options) {
       problems[i] = it != said.end() ? it->second : "did not run: the process of its world ended";
     }
   }
+  for (size_t i = 1; i < documents.size(); ++i) {
+    ids.push_back("document " + std::to_string(i + 1));
+    problems.emplace_back("a file has one document, and `cases` are in it");
+  }
   size_t failed = 0;
-  for (size_t i = 0; i < cases.size(); ++i) {
+  for (size_t i = 0; i < problems.size(); ++i) {
     if (problems[i].empty()) continue;
     ++failed;
     std::cout << "FAILED " << ids[i] << ": " << problems[i] << "\n";
   }
-  std::cout << cases.size() << " cases: " << cases.size() - failed << " passed, " << failed << " failed\n";
+  std::cout << problems.size() << " cases: " << problems.size() - failed << " passed, " << failed << " failed\n";
   return failed == 0 && !cases.empty() ? 0 : 1;
 }
 

@@ -14,8 +14,8 @@ const std::vector<std::string>& common_and(std::vector<std::string>& fields) {
 }
 
 void check_chunk(const YAML::Node& c, Verdict& verdict) {
-  const auto size = required(c, "size").as<uint64_t>();
-  const auto n = required(c, "chunks").as<uint64_t>();
+  const auto size = number_of<uint64_t>(required(c, "size"));
+  const auto n = number_of<uint64_t>(required(c, "chunks"));
   constexpr uint64_t kMaxChunks = 1 << 16;
   if (n == 0 || n > kMaxChunks) throw CaseError("chunks: expected 1 to " + std::to_string(kMaxChunks));
   YAML::Node sizes(YAML::NodeType::Sequence), pads(YAML::NodeType::Sequence), offsets(YAML::NodeType::Sequence);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "tests/conformance/op_args.h"
+
 namespace ahbm::conformance {
 
 using namespace dtensor;
@@ -28,48 +30,8 @@ using Run = std::function<OpResult(const Call&)>;
 struct Entry {
   Fields fields;
   Run run;
+  size_t max_inputs = SIZE_MAX;
 };
-
-LossReduction reduction_of(const YAML::Node& op) {
-  const std::string name = op["reduction"] ? op["reduction"].as<std::string>() : "mean";
-  if (name == "none") return LossReduction::None;
-  if (name == "sum") return LossReduction::Sum;
-  if (name != "mean") throw CaseError("unknown reduction '" + name + "'");
-  return LossReduction::Mean;
-}
-
-OpArgs args_of(const YAML::Node& op) {
-  OpArgs a;
-  if (op["dims"]) a.dims = dims_of(op["dims"]);
-  if (op["dim"] && !op["dim"].IsNull()) {
-    if (op["dim"].IsSequence()) {
-      a.dims = dims_of(op["dim"]);
-    } else {
-      a.dim = op["dim"].as<int64_t>();
-    }
-  }
-  if (op["keepdim"]) a.keepdim = op["keepdim"].as<bool>();
-  if (op["value"]) a.value = op["value"].as<double>();
-  if (op["p"]) a.p = op["p"].as<double>();
-  if (op["shape"]) a.sizes = dims_of(op["shape"]);
-  if (op["size"]) a.sizes = op["size"].IsSequence() ? dims_of(op["size"]) : Dims{op["size"].as<int64_t>()};
-  if (op["start"]) a.start = op["start"].as<int64_t>();
-  if (op["end"]) a.end = op["end"].as<int64_t>();
-  if (op["step"]) a.step = op["step"].as<int64_t>();
-  if (op["index"]) a.index = op["index"].as<int64_t>();
-  if (op["chunks"]) a.index = op["chunks"].as<int64_t>();
-  if (op["diagonal"]) a.index = op["diagonal"].as<int64_t>();
-  if (op["normalized_dims"]) a.normalized_dims = op["normalized_dims"].as<int64_t>();
-  if (op["causal"]) a.causal = op["causal"].as<bool>();
-  if (op["linear"]) a.linear_partials = op["linear"].as<bool>();
-  if (op["implicit_replication"]) a.implicit_replication = op["implicit_replication"].as<bool>();
-  if (op["dtype"]) {
-    a.dtype = parse_dtype(op["dtype"].as<std::string>());
-    if (!a.dtype) throw CaseError("unknown dtype '" + op["dtype"].as<std::string>() + "'");
-  }
-  a.reduction = reduction_of(op);
-  return a;
-}
 
 Operands operands(const Inputs& in) {
   return {in.begin(), in.end()};
@@ -133,8 +95,8 @@ OpResult run_tp_attention(const Call& c) {
   DTensor x = c.at(0);
   c.at(4);
   if (flag(c.op, "seq")) x = x.redistribute(all_replicate(c.mesh.ndim()));
-  const DTensor y = tp_attention(c, x, {c.in.begin() + 1, c.in.end()}, required(c.op, "heads").as<int64_t>(),
-                                 required(c.op, "head_dim").as<int64_t>());
+  const DTensor y = tp_attention(c, x, {c.in.begin() + 1, c.in.end()}, number_of<int64_t>(required(c.op, "heads")),
+                                 number_of<int64_t>(required(c.op, "head_dim")));
   return {{y.redistribute(single(required(c.op, "out")))}, {}};
 }
 
@@ -184,14 +146,16 @@ const std::map<std::string, Entry>& special_ops() {
        {{"to"},
         [](const Call& c) {
           return OpResult{{c.at(0).redistribute(placements_of(required(c.op, "to")))}, {}};
-        }}},
-      {"redistribute_chain", {{"to"}, run_chain}},
+        },
+        1}},
+      {"redistribute_chain", {{"to"}, run_chain, 1}},
       {"redistribute_other_mesh",
        {{"to"},
         [](const Call& c) {
           const Placements to = c.op["to"] ? placements_of(c.op["to"]) : c.at(0).placements();
           return OpResult{{c.at(0).redistribute(other_order(c), to)}, {}};
-        }}},
+        },
+        1}},
       {"full_tensor",
        {{},
         [](const Call& c) {
@@ -199,13 +163,15 @@ const std::map<std::string, Entry>& special_ops() {
           whole.shape = c.at(0).shape();
           whole.stride = contiguous_stride(c.at(0).shape());
           return OpResult{{from_local(c.at(0).full_tensor(), c.mesh, all_replicate(c.mesh.ndim()), whole)}, {}};
-        }}},
-      {"distribute_dtensor", {{"placements", "other_mesh"}, run_distribute_dtensor}},
+        },
+        1}},
+      {"distribute_dtensor", {{"placements", "other_mesh"}, run_distribute_dtensor, 1}},
       {"sum_then_add_scalar",
        {{"value"},
         [](const Call& c) {
-          return OpResult{{add(sum(c.at(0)), required(c.op, "value").as<double>())}, {}};
-        }}},
+          return OpResult{{add(sum(c.at(0)), number_of<double>(required(c.op, "value")))}, {}};
+        },
+        1}},
       {"norm_full",
        {{"p", "dims", "keepdim"},
         [](const Call& c) {
@@ -220,8 +186,9 @@ const std::map<std::string, Entry>& special_ops() {
        {{"to"},
         [](const Call& c) {
           return OpResult{{embedding(c.at(0), c.at(1)).redistribute(placements_of(required(c.op, "to")))}, {}};
-        }}},
-      {"add_plain_tensor", {{"shape", "data", "implicit_replication"}, run_add_plain}},
+        },
+        2}},
+      {"add_plain_tensor", {{"shape", "data", "implicit_replication"}, run_add_plain, 1}},
       {"inplace_unary", {{"fn"}, [](const Call& c) { return run_inplace(c, required(c.op, "fn").as<std::string>()); }}},
       {"cross_entropy", {{"target", "reduction"}, [](const Call& c) { return loss(c, Op::CrossEntropy); }}},
       {"ce_loss_parallel",
@@ -230,9 +197,10 @@ const std::map<std::string, Entry>& special_ops() {
        {{},
         [](const Call& c) {
           return OpResult{{}, equal(c.at(0), c.at(1))};
-        }}},
-      {"tp_mlp", {{"out", "seq"}, run_tp_mlp}},
-      {"tp_attention", {{"out", "seq", "heads", "head_dim", "causal"}, run_tp_attention}},
+        },
+        2}},
+      {"tp_mlp", {{"out", "seq"}, run_tp_mlp, 5}},
+      {"tp_attention", {{"out", "seq", "heads", "head_dim", "causal"}, run_tp_attention, 5}},
   };
   return kOps;
 }
@@ -296,6 +264,7 @@ OpCase parse_op_case(const YAML::Node& node) {
   const auto special = special_ops().find(out.name);
   if (special != special_ops().end()) {
     fields = special->second.fields;
+    out.max_inputs = special->second.max_inputs;
   } else {
     const std::optional<Op> op = parse_op(out.name) ? parse_op(out.name) : inplace_op(out.name);
     if (!op) throw CaseError("unknown operator '" + out.name + "'");

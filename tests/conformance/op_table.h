@@ -1,6 +1,7 @@
 // The operators that cases name: which fields each has, and how it is called.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@ struct OpResult {
 struct OpCase {
   std::string name;
   YAML::Node node;
+  size_t max_inputs = SIZE_MAX;  ///< of what is no operator by itself; operators count their inputs themselves
 
   DType input_dtype(size_t input) const;  ///< indices are Int64
   OpResult run(dtensor::Context& context, const dtensor::DeviceMesh& mesh,

@@ -154,6 +154,10 @@ TEST_F(DeviceMeshTest, MeshesThatCannotBe) {
                   }),
                   HasSubstr("twice"));
       EXPECT_THAT(message_of<MeshError>([] { DeviceMesh().size(); }), HasSubstr("empty DeviceMesh"));
+      const DeviceMesh grid = init_device_mesh(w.ctx, "sip", {2, 2});
+      EXPECT_THAT(message_of<MeshError>([&] { grid.get_local_rank(-1); }),
+                  HasSubstr("mesh dimension -1 of a 2-d mesh"));
+      EXPECT_THAT(message_of<MeshError>([&] { grid.size(2); }), HasSubstr("mesh dimension 2 of a 2-d mesh"));
     });
   });
 }

@@ -324,6 +324,64 @@ TEST_F(Layers, ShardedParametersOnTopOfTensorParallelOnes) {
   });
 }
 
+TEST_F(Layers, ShardedParametersWithRowsThatBothDimensionsCutUnevenly) {
+  spawn(6, [](Context& context, uint32_t rank) {
+    // 7 rows: 4 and 3 by tensor, which 3 cut into 2, 2, 0 and 1, 1, 1; no placements of (3, 2) say that.
+    const auto mesh = init_device_mesh(context, "sip", {3, 2}, {"dp", "tp"});
+    Case c(context, 8, 4);
+    Mlp single(c.at, c.plain, 8, 7, true);
+    const Numbers wanted = numbers_of(single(c.x).tensor());
+    const Numbers weight = numbers_of(single.parameters()[0].second->tensor());
+    Mlp declared(c.at, c.plain, 8, 7, true);
+    parallelize_module(declared, mesh["tp"], mlp_plan());
+    fully_shard(declared, mesh);
+    const DTensor up = declared.parameters()[0].second->distributed();
+    EXPECT_EQ(up.device_mesh().ndim(), 1u);
+    EXPECT_EQ(up.shape(), (Dims{rank % 2 == 0 ? 4 : 3, 8}));
+    constexpr uint64_t kRows[] = {2, 1, 2, 1, 0, 1};
+    EXPECT_EQ(up.to_local().shape(), (Shape{kRows[rank], 8}));
+    expect_near(numbers_of(up.full_tensor()), rows_of(weight, 8, rank % 2 == 0 ? Range{0, 4} : Range{4, 3}), 0);
+    for (int i = 0; i < 2; ++i) {
+      CommDebugMode comm(context);
+      expect_near(numbers_of(declared(c.x).to_local()), wanted);
+      EXPECT_EQ(comm.counts(), (Counts{{"all_gather", 1}, {"all_reduce", 1}}));
+    }
+    EXPECT_THAT(message_of<std::invalid_argument>([&] { fully_shard(declared, mesh); }), HasSubstr("not sharded yet"));
+  });
+}
+
+TEST_F(Layers, CollectivesAreCountedByModule) {
+  spawn(2, [](Context& context, uint32_t) {
+    const auto mesh = init_device_mesh(context, "sip", {2}, {"tp"});
+    const TransformerConfig config = small_model(2);
+    const Builder at(context);
+    Transformer declared(at, LayerFactory(), config);
+    parallelize_module(declared, mesh, transformer_plan(config, 2));
+    Transformer megatron(at, MegatronFactory(tensor_parallel_group(mesh), config.length), config);
+    const CommDebugMode outer(context);
+    std::map<std::string, Counts> first;
+    for (Module* model : {static_cast<Module*>(&declared), static_cast<Module*>(&megatron)}) {
+      const CommDebugMode comm(context);
+      (*model)(tokens_of(context, config));
+      auto counts = comm.module_counts();
+      EXPECT_EQ(counts["Transformer"], comm.counts());
+      EXPECT_EQ(counts["Transformer.layers.0"], (Counts{{"all_reduce", 2}}));
+      EXPECT_EQ(counts["Transformer.layers.1.attention"], (Counts{{"all_reduce", 1}}));
+      EXPECT_EQ(counts["Transformer.layers.1.mlp.down"], (Counts{{"all_reduce", 1}}));
+      EXPECT_EQ(counts.count("Transformer.layers.1.mlp.up"), 0u);
+      EXPECT_EQ(counts["Transformer.head"], (Counts{{"all_gather", 1}}));
+      EXPECT_THAT(comm.text(), HasSubstr("Transformer.layers.0.attention.wo  all_reduce 1\n"));
+      if (first.empty()) first = counts;
+      EXPECT_EQ(counts, first) << "both styles";
+    }
+    EXPECT_EQ(outer.module_counts().at("Transformer.layers.0"), (Counts{{"all_reduce", 4}}));
+    CommDebugMode outside(context);
+    context.distributed.all_reduce(context.ones({1}));
+    EXPECT_TRUE(outside.module_counts().empty());
+    EXPECT_EQ(outside.total(), 1u);
+  });
+}
+
 // --- styles and mistakes
 
 TEST_F(Layers, StylesAnnotateAndRedistribute) {

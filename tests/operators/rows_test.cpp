@@ -256,6 +256,26 @@ TEST_F(RowsTest, CrossEntropy) {
         expect_near(cross_entropy(x, y, dtensor::LossReduction::Sum), Array({}, sum), name("cross_entropy", shape, p));
         expect_near(cross_entropy(x, y), Array({}, sum / static_cast<double>(losses.size())),
                     name("cross_entropy", shape, p));
+        // Class 2 is left out; then a value that is no class.
+        for (const int64_t ignored : {2, -100}) {
+          Array wanted = target, kept = losses;
+          double rest = 0, count = 0;
+          for (size_t i = 0; i < kept.v.size(); ++i) {
+            if (wanted.v[i] != 2) count += 1;
+            if (wanted.v[i] == 2) {
+              wanted.v[i] = static_cast<double>(ignored);
+              kept.v[i] = 0;
+            }
+            rest += kept.v[i];
+          }
+          const Tensor z = to_device(m.ctx, wanted, DType::Int64);
+          const std::string what = name("cross_entropy with ignore_index", shape, p);
+          expect_near(cross_entropy(x, z, dtensor::LossReduction::None, ignored), kept, what);
+          expect_near(cross_entropy(x, z, dtensor::LossReduction::Sum, ignored), Array({}, rest), what);
+          if (count > 0) {
+            expect_near(cross_entropy(x, z, dtensor::LossReduction::Mean, ignored), Array({}, rest / count), what);
+          }
+        }
       }
     }
     const Array wide = random({2, 40000}, 21), target = random({2}, 22, DType::Int64, 0, 40000);

@@ -293,6 +293,49 @@ TEST(ChromeTrace, RegionsNestAndTheOnesThatDoNotGoElsewhere) {
   EXPECT_EQ(trace.slice("kernel \"k\"\n").dur, 100u);
 }
 
+TEST(ChromeTrace, CollectivesLieInsideTheOperationsThatMadeThem) {
+  const ScratchFile file("operations.json");
+  Point rank;
+  rank.path = "system.rank0";
+  rank.place = Place::Rank;
+  const auto collective = [](Ps begin, Ps end, const char* name, uint32_t seq) {
+    Event e = event(EventKind::Collective, begin, end, name);
+    e.seq = seq;
+    return e;
+  };
+  {
+    ChromeTrace t({file.path(), {}, 0, ~Ps{0}});
+    ASSERT_TRUE(t.wants(rank));
+    t.on_event(rank, event(EventKind::OperationStart, 10, 0));
+    t.on_event(rank, event(EventKind::OperationStart, 10, 0));
+    t.on_event(rank, collective(20, 60, "gather", 1));
+    t.on_event(rank, collective(20, 30, "gather: host", 1));
+    t.on_event(rank, event(EventKind::Operation, 10, 70, "redistribute"));
+    t.on_event(rank, event(EventKind::Operation, 10, 80, "matmul"));
+    // This one began inside the operation and outlasts it, and crosses the begin of the next.
+    t.on_event(rank, event(EventKind::OperationStart, 95, 0));
+    t.on_event(rank, collective(72, 100, "asynchronous", 2));
+    t.on_event(rank, collective(72, 75, "asynchronous: host", 2));
+    // Told late, when the next operation is under way: it lies before that.
+    t.on_event(rank, collective(82, 90, "late", 3));
+    t.on_event(rank, event(EventKind::Operation, 95, 110, "relu"));
+    t.finish();
+    EXPECT_EQ(t.slices(), 8u);
+  }
+  const test::TraceFile trace(file.text());
+  trace.expect_laminar();
+  const auto& outer = trace.slice("matmul");
+  for (const char* name : {"redistribute", "gather", "gather: host", "late", "relu"}) {
+    EXPECT_EQ(trace.slice(name).tid, outer.tid) << name;
+  }
+  EXPECT_TRUE(trace.covered(outer.pid, outer.tid, trace.slice("gather").ts, "redistribute"));
+  EXPECT_NE(trace.slice("asynchronous").tid, outer.tid);
+  EXPECT_EQ(trace.slice("asynchronous: host").tid, trace.slice("asynchronous").tid);
+  // Those that begin together are in the file from the outside in, as viewers want them.
+  EXPECT_LT(file.text().find("\"matmul\""), file.text().find("\"redistribute\""));
+  EXPECT_EQ(trace.names.at({outer.pid, outer.tid}), "system.rank0");
+}
+
 TEST(ChromeTrace, ReceivesThatOverlapGetTracksOfTheirOwnAndArrowsFromTheirSends) {
   const ScratchFile file("receives.json");
   ChromeTrace t({file.path(), {}, 0, ~Ps{0}});

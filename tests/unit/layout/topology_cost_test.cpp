@@ -50,6 +50,34 @@ TEST(TopologyCost, CostsFollowTheLinks) {
   EXPECT_THROW(TopologyCostModel(ring(4)).collective_us(CollectiveKind::AllGather, *mesh, 0, 1), std::invalid_argument);
 }
 
+TEST(TopologyCost, OperatorsTakeTimeByTheirParts) {
+  const SystemConfig config = ring(4);
+  const double macs_per_us = config.cubes() * config.pes * config.pe.macs_per_cycle * config.pe.hertz / 1e6;
+  const double bytes_per_us = config.cubes() * config.pes * config.pe.dma_bytes_per_second / 1e6;
+  const TopologyCostModel model(config);
+  EXPECT_DOUBLE_EQ(model.compute_us(1e9, 0), 1e9 / macs_per_us);
+  EXPECT_DOUBLE_EQ(model.compute_us(0, 1e9), 1e9 / bytes_per_us);
+  EXPECT_EQ(RingCostModel().compute_us(1e9, 1e9), 0);
+  SystemConfig free = config;
+  free.pe.free_compute = true;
+  EXPECT_EQ(TopologyCostModel(free).compute_us(1e9, 0), 0);
+
+  // Whole, by rows, by columns and over a cut depth: a quarter of the work, but not of the bytes.
+  StrategyEngine engine;
+  const MeshPtr mesh = MeshLayout::create({4});
+  constexpr int64_t kSize = 4096;
+  const auto cost = [&](const Placement& a, const Placement& b) {
+    const DTensorSpec left(mesh, {a}, {kSize, kSize}, DType::Float32), right(mesh, {b}, {kSize, kSize}, DType::Float32);
+    return compute_cost(model, *engine.decide({Op::Mm, {OpInput(left), OpInput(right)}, {}}));
+  };
+  const double whole = double(kSize) * kSize * kSize / macs_per_us;
+  EXPECT_GT(whole, 3.0 * kSize * kSize * 4 / bytes_per_us) << "bound by the arithmetic";
+  EXPECT_DOUBLE_EQ(cost(Replicate{}, Replicate{}), whole);
+  EXPECT_DOUBLE_EQ(cost(Shard{0}, Replicate{}), whole / 4);
+  EXPECT_DOUBLE_EQ(cost(Replicate{}, Shard{1}), whole / 4);
+  EXPECT_DOUBLE_EQ(cost(Shard{1}, Shard{0}), whole / 4);
+}
+
 // Decisions can be made with it.
 TEST(TopologyCost, StrategiesChooseByIt) {
   StrategyEngine engine(std::make_shared<TopologyCostModel>(ring(16)));
