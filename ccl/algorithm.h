@@ -122,7 +122,7 @@ struct Connection {
 struct CostQuery {
   uint32_t ranks = 1;
   double bytes = 0;      ///< S, as nccl-tests counts: the buffer; all_gather: the output; reduce_scatter: the input
-  double latency = 0;    ///< L of one SIP hop, doorbell to doorbell
+  double latency = 0;    ///< L of one SIP hop, doorbell to doorbell; through a switch that is one hop
   double bandwidth = 0;  ///< B of one SIP link and direction, effective
   double cube_latency = 0, cube_bandwidth = 0;
   const Group* group = nullptr;
@@ -134,6 +134,7 @@ struct CostQuery {
   /// Where a step waits for the one before to be stored: seconds to read, reduce and write a byte of one lane that
   /// nothing hides, and of the memory's answers.
   double byte_seconds = 0, memory_latency = 0;
+  double slots = 0;  ///< messages that a connection holds; 0: unknown
 };
 
 /// B where a rank uses so many links at once.

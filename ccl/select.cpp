@@ -72,6 +72,14 @@ Candidate candidate(const AlgorithmModule& m, const Group& group, const Collecti
   return out;
 }
 
+/// Those that fit first.
+void fastest_first(std::vector<Candidate>& candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
+    return a.refusal.empty() && a.seconds < b.seconds;
+  });
+}
+
 }  // namespace
 
 CostQuery platform_figures(const SystemConfig& config, const Group& group, const CollectiveShape& shape, double bytes,
@@ -97,9 +105,11 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
   const double mesh = (config.cube_w + config.cube_h) / 2.0 * q.cube_latency * (lanes > 1 ? 1 : 0.5);
   const double ends = seconds_of(config.pe.dma_setup + 2 * config.noc.crossbar.latency + config.pe.tcm_latency +
                                  config.ipcq.notify_latency);
-  q.latency = seconds_of(link.latency) + mesh + ends;
+  // Through a switch a message takes a link up and one down.
+  const Ps way = (group.topology == SipTopology::Switch ? 2 : 1) * link.latency;
+  q.latency = seconds_of(way) + mesh + ends;
 
-  const double round_trip = 2 * seconds_of(link.latency) + 2 * mesh + ends + wire / link_rate;
+  const double round_trip = 2 * seconds_of(way) + 2 * mesh + ends + wire / link_rate;
   const double credits = lanes * ring.n_slots * q.message_bytes / round_trip;
   q.bandwidth = std::min(link_rate * q.message_bytes / wire, credits);
 
@@ -110,6 +120,7 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
   }
   q.node_bandwidth = lanes * node;
   q.lanes = lanes;
+  q.slots = ring.n_slots;
   q.hop_latency = seconds_of(link.latency);
   q.byte_seconds = 2.0 / static_cast<double>(config.pe.dma_bytes_per_second) + (config.pe.free_compute ? 0 : 1 / node);
   q.memory_latency = 2 * seconds_of(config.hbm.latency + config.pe.dma_setup);
@@ -122,24 +133,34 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
 
 Selection select_algorithm(const Registry& registry, Collective collective, const Group& group,
                            const CollectiveShape& shape, double bytes, const SystemConfig& config,
-                           const std::set<const AlgorithmModule*>& preferred) {
+                           const std::set<const AlgorithmModule*>& preferred, const RoomFor& no_room) {
   Selection out;
-  bool one_fits = false;
+  std::string lack;
   for (const bool all : {false, true}) {
     for (const auto& [name, m] : registry.modules()) {
       if (m.collective != collective || (preferred.count(&m) != 0) == all) continue;
       out.candidates.push_back(candidate(m, group, shape, bytes, config));
-      one_fits = one_fits || out.candidates.back().refusal.empty();
     }
-    if (one_fits) break;
+    fastest_first(out.candidates);
+    while (no_room && !out.candidates.empty() && out.candidates[0].refusal.empty()) {
+      Candidate& best = out.candidates[0];
+      const std::string why = no_room(*best.module);
+      if (why.empty()) break;
+      best.refusal = fmt::format("{} has no room: {}", best.module->name, why);
+      out.no_room.push_back(best.module->name);
+      if (lack.empty()) lack = why;
+      fastest_first(out.candidates);
+    }
+    if (!out.candidates.empty() && out.candidates[0].refusal.empty()) break;
   }
-  std::stable_sort(out.candidates.begin(), out.candidates.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
-    return a.refusal.empty() && a.seconds < b.seconds;
-  });
   const std::string what = fmt::format("{} of {:.0f} bytes on {} ranks of a {}", to_string(collective), bytes,
                                        group.size(), to_string(group.topology));
+  const std::string no_room_for = fmt::format("no room for {}: {}", fmt::join(out.no_room, ", "), lack);
   if (out.candidates.empty() || !out.candidates[0].refusal.empty()) {
+    if (!out.no_room.empty()) {
+      out.text = fmt::format("no algorithm does {}; {}", what, no_room_for);
+      return out;
+    }
     out.text = fmt::format("no algorithm does {}", what);
     for (const Candidate& c : out.candidates) out.text += fmt::format("; {}", c.refusal);
     return out;
@@ -150,6 +171,7 @@ Selection select_algorithm(const Registry& registry, Collective collective, cons
   if (out.candidates.size() > 1 && out.candidates[1].refusal.empty()) {
     out.text += fmt::format("; next: {}, {:.3f} us", out.candidates[1].module->name, out.candidates[1].seconds * 1e6);
   }
+  if (!out.no_room.empty()) out.text += "; " + no_room_for;
   return out;
 }
 

@@ -1,6 +1,7 @@
 // `algorithm: auto`: the fastest algorithm by the closed forms, with the figures of the platform at hand.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -30,16 +31,21 @@ struct Candidate {
 
 struct Selection {
   const AlgorithmModule* module = nullptr;  ///< none fits: nullptr
+  std::vector<std::string> no_room;         ///< names of those that only lacked room for their connections
   std::vector<Candidate> candidates;        ///< of the collective: those that fit, fastest first, then the others
   std::string text;                         ///< what was chosen and what the next best would take, or why nothing fits
 };
+
+/// Why there is no room for a module's connections at the moment, empty when there is. Asked of the fastest one first,
+/// and of others only while the answer is no.
+using RoomFor = std::function<std::string(const AlgorithmModule&)>;
 
 /// Of several equally fast ones the first by name.
 /// \param bytes S, as CostQuery counts it  \param preferred modules to choose from, while one of them can run; empty:
 /// all
 Selection select_algorithm(const Registry& registry, Collective collective, const Group& group,
                            const CollectiveShape& shape, double bytes, const SystemConfig& config,
-                           const std::set<const AlgorithmModule*>& preferred = {});
+                           const std::set<const AlgorithmModule*>& preferred = {}, const RoomFor& no_room = {});
 
 /// Why a module cannot run this call, with the names of those that can; empty when it can.
 std::string refusal_of(const Registry& registry, const AlgorithmModule& module, const Group& group,

@@ -1,5 +1,8 @@
 #include "platform/commands.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <map>
 
 #include "platform/bench_runner.h"
@@ -8,13 +11,28 @@
 #include "platform/cli/tune.h"
 #include "platform/collective_runner.h"
 #include "platform/tune_runner.h"
+#include "runtime/distributed/ccl_config.h"
 
 namespace ahbm::platform {
+
+namespace {
+
+std::string describe_ranks(const SystemConfig& config) {
+  using namespace runtime::distributed;
+  // Only collectives need the file.
+  const bool there = !config.ccl_file.empty() && std::filesystem::exists(config.ccl_file);
+  const CclSettings settings = there ? load_ccl_config(config.ccl_file) : CclSettings();
+  const World world = resolve_world(settings, config);
+  return fmt::format("Ranks of collectives: {} (rank = {}), {}", world.size, to_string(world.mode),
+                     there ? "algorithm " + settings.algorithm : "no ccl.yaml");
+}
+
+}  // namespace
 
 CommandTable commands() {
   CommandTable table;
   table.add(config_command());
-  table.add(info_command());
+  table.add(info_command(describe_ranks));
   table.add(all_reduce_command([](const AllReduceJob& job, AllReduceReport& report) {
     run_collective(ccl::Collective::AllReduce, job, report);
   }));

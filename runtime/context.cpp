@@ -379,7 +379,7 @@ void Context::spawn(const std::function<void(uint32_t)>& fn, uint32_t nprocs) {
       if (const Device::Waiting* waiting = m_device.waiting(spawned.ranks[r].thread)) {
         for (StallRow& row : m_device.rows_of(*waiting, who)) rows.push_back(std::move(row));
       } else {
-        rows.push_back({who, {}, {}, {}, {}, "something outside the runtime"});
+        rows.push_back({who, {}, {}, {}, {}, "something outside the runtime", {}});
       }
     }
     for (StallRow& row : distributed.helper_rows()) rows.push_back(std::move(row));

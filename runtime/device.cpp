@@ -10,6 +10,7 @@
 
 #include "ahbm/registers/pe.h"
 #include "models/core/suggest.h"
+#include "models/ipcq/ipcq_port.h"
 #include "models/pe/executor.h"
 
 namespace ahbm::runtime {
@@ -52,26 +53,25 @@ sc_core::sc_process_handle current_process() {
 }
 
 std::string format_stall_table(const std::vector<StallRow>& rows) {
-  const StallRow header{"rank", "operation", "pe", "queue", "direction", "waits for"};
-  std::vector<const StallRow*> all{&header};
-  for (const StallRow& r : rows) all.push_back(&r);
-  const auto fields = [](const StallRow& r) {
-    return std::array<const std::string*, 6>{&r.who, &r.operation, &r.pe, &r.queue, &r.direction, &r.waits_for};
-  };
-  std::array<size_t, 6> width{};
-  for (const StallRow* r : all) {
-    const auto f = fields(*r);
-    for (size_t i = 0; i < f.size(); ++i) width[i] = std::max(width[i], f[i]->empty() ? 1 : f[i]->size());
+  using Line = std::array<std::string, 7>;
+  std::vector<Line> lines{{"rank", "operation", "pe", "queue", "direction", "credits", "waits for"}};
+  for (const StallRow& r : rows) {
+    lines.push_back(
+        {r.who, r.operation, r.pe, r.queue, r.direction, r.credits ? std::to_string(*r.credits) : "", r.waits_for});
+  }
+  std::array<size_t, 7> width{};
+  for (Line& line : lines) {
+    for (size_t i = 0; i < line.size(); ++i) {
+      if (line[i].empty()) line[i] = "-";
+      width[i] = std::max(width[i], line[i].size());
+    }
   }
   std::string out;
-  for (const StallRow* r : all) {
-    const auto f = fields(*r);
-    std::string line;
-    for (size_t i = 0; i < f.size(); ++i) {
-      line += fmt::format("{:<{}}  ", f[i]->empty() ? std::string("-") : *f[i], width[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    out += "  " + line + "\n";
+  for (const Line& line : lines) {
+    std::string text = "  ";
+    for (size_t i = 0; i < line.size(); ++i) text += fmt::format("{:<{}}  ", line[i], width[i]);
+    text.erase(text.find_last_not_of(' ') + 1);
+    out += text + "\n";
   }
   return out;
 }
@@ -583,20 +583,27 @@ const Device::Waiting* Device::waiting(const sc_core::sc_process_handle& thread)
 std::vector<StallRow> Device::rows_of(const Waiting& waiting, const std::string& who) const {
   std::vector<StallRow> rows;
   if (waiting.launch == nullptr) {
-    rows.push_back({who, waiting.operation, {}, {}, {}, waiting.waits_for ? waiting.waits_for() : std::string()});
+    rows.push_back({who, waiting.operation, {}, {}, {}, waiting.waits_for ? waiting.waits_for() : std::string(), {}});
     return rows;
   }
   for (const PeLocation& pe : waiting.launch->pending_pes()) {
     const std::string text = m_system.pe(pe).waiting_for();
     const size_t before = rows.size();
     // The executor's own words: "... a message from W (QP 3, piece 1/4), a credit towards E (QP 2, ...) ...".
-    static const std::regex kItem(R"((a message|a credit) (?:from|towards) (\S+) \((QP \d+)[^)]*\))");
+    static const std::regex kItem(R"((a message|a credit) (?:from|towards) (\S+) \(QP (\d+)[^)]*\))");
     for (std::sregex_iterator it(text.begin(), text.end(), kItem), end; it != end; ++it) {
-      rows.push_back({who, waiting.operation, to_string(pe), (*it)[3], (*it)[2], (*it)[1]});
+      const QpId qp{static_cast<uint32_t>(std::stoul((*it)[3]))};
+      rows.push_back({who, waiting.operation, to_string(pe), fmt::format("QP {}", value(qp)), (*it)[2], (*it)[1],
+                      m_system.pe(pe).ipcq().credits(qp)});
     }
     if (rows.size() != before) continue;
-    rows.push_back(
-        {who, waiting.operation, to_string(pe), {}, {}, text.empty() ? completion_text(*waiting.launch, pe) : text});
+    rows.push_back({who,
+                    waiting.operation,
+                    to_string(pe),
+                    {},
+                    {},
+                    text.empty() ? completion_text(*waiting.launch, pe) : text,
+                    {}});
   }
   return rows;
 }

@@ -77,9 +77,7 @@ AlgorithmModule block_module(Collective collective, AxisKind kind, const char* f
     return out;
   };
   m.time = [kind](const CostQuery& q) {
-    if (q.ranks < 2) return 0.0;
-    if (kind == AxisKind::Both) return bidirectional_seconds(q) / 2;
-    return (q.ranks - 1) * (q.latency + q.bytes / (q.ranks * q.bandwidth));
+    return q.ranks < 2 ? 0.0 : axis_seconds(q, kind, q.ranks, q.bytes / q.ranks, false);
   };
   if (reduce) {
     m.reduction_order = [kind](const Group& g, const CollectiveShape& shape) {

@@ -122,29 +122,22 @@ std::vector<ReduceTree> grid_order_of_reduction(const Colours& colours, const Gr
   return out;
 }
 
-/// Seconds of a reduce-scatter (or an all-gather) of `bytes` along an axis.
-/// `colours`: so many of them are at work at once.
-double axis_seconds(const CostQuery& q, uint32_t n, AxisKind kind, double bytes, uint32_t colours) {
-  if (n < 2) return 0;
-  const double f = (n - 1.0) / n;
-  // Each direction of a line carries all blocks at its end only: a rank sends as much as on a ring.
-  if (kind != AxisKind::Both) return (n - 1) * q.latency + f * bytes / link_bandwidth(q, colours);
-  const bool shared = n == 2 && (q.group == nullptr || !q.group->double_links);
-  return n / 2 * q.latency + f * bytes / ((shared ? 1 : 2) * link_bandwidth(q, (shared ? 1 : 2) * colours));
-}
-
 double grid_seconds(const Colours& colours, const CostQuery& q) {
   if (q.group == nullptr) return 0;
   const GridOrder grid = grid_order(*q.group);
   if (grid.order.empty()) return 0;
   const Kinds kinds = kinds_of(colours, grid);
-  const double bytes = q.bytes / colours.n;
-  const auto along_x = [&](double b) { return axis_seconds(q, grid.w, kinds.x, b, colours.n); };
-  const auto along_y = [&](double b) { return axis_seconds(q, grid.h, kinds.y, b, colours.n); };
-  const double x = along_x(bytes), y = along_y(bytes), y_in = along_y(bytes / grid.w), x_in = along_x(bytes / grid.h);
-  if (colours.n == 1) return 2 * (x + y_in);
+  const double bytes = q.bytes / colours.n, cell = bytes / grid.w / grid.h;
+  const auto along = [&](bool x, double block, bool all_reduce) {
+    return axis_seconds(q, x ? kinds.x : kinds.y, x ? grid.w : grid.h, block, all_reduce, colours.n);
+  };
   // The phases of the two colours run side by side, and end together.
-  return 2 * (std::max(x, y) + std::max(x_in, y_in));
+  double outer = along(true, bytes / grid.w, false), inner = along(false, cell, true);
+  if (colours.n == 2) {
+    outer = std::max(outer, along(false, bytes / grid.h, false));
+    inner = std::max(inner, along(true, cell, true));
+  }
+  return 2 * outer + inner + 2 * turn_seconds(q, cell);
 }
 
 AlgorithmModule grid_module(const char* name, bool torus, const Colours& colours, const char* doc) {

@@ -23,8 +23,8 @@ SlabPlan::SlabPlan(const tl::Tl& tl, DType dtype, uint64_t longest, uint32_t sha
     // Where slots differ in size they may in number: a slab of one message is the same for every rank.
     slots = std::min<uint64_t>(slots, 2);
   }
-  const uint64_t per_message = std::max<uint64_t>(1, ipcq::payload_capacity(slot_bytes) / item_bytes(dtype));
-  slab_elems = per_message * std::max<uint64_t>(1, (slots - 1) / share);
+  message_elems = std::max<uint64_t>(1, ipcq::payload_capacity(slot_bytes) / item_bytes(dtype));
+  slab_elems = message_elems * std::max<uint64_t>(1, (slots - 1) / share);
   slabs = ceil_div(longest, slab_elems);
   store_first = slots <= share;
 }

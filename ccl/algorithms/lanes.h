@@ -31,6 +31,7 @@ struct Lane {
 /// slot takes one message at a time and stores before it forwards.
 struct SlabPlan {
   uint64_t slab_elems = 1;
+  uint64_t message_elems = 1;
   uint64_t slabs = 0;
   bool store_first = false;
 

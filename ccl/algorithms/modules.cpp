@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "ccl/algorithms/cube_mesh.h"
@@ -147,11 +149,40 @@ bool directions_shared(const CostQuery& q) {
   return q.group != nullptr && (q.group->topology == SipTopology::Switch || (q.ranks == 2 && !q.group->double_links));
 }
 
+double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours) {
+  if (n < 2) return 0;
+  const bool both = kind == AxisKind::Both;
+  const bool shared = both && ((n == 2 && (q.group == nullptr || !q.group->double_links)) ||
+                               (q.group != nullptr && q.group->topology == SipTopology::Switch));
+  const double links = both && !shared ? 2 : 1, rate = link_bandwidth(q, links * colours);
+  const double steps = both ? n / 2 : n - 1, phases = all_reduce ? 2 : 1;
+  if (q.slots == 0 || q.message_bytes == 0) return phases * (steps * q.latency + (n - 1) * block / links / rate);
+
+  const double parts = both && n % 2 == 0 ? 2 : 1, part = block / parts, message = q.message_bytes * q.lanes;
+  const double slab = message * std::max(1.0, std::floor((q.slots - 1) / parts));
+  const auto first = [&](double bytes) { return std::min(bytes, message) / rate + q.latency; };
+  const auto carried = [&](double bytes) { return (shared ? 2 : 1) * bytes / rate; };
+  const auto slab_seconds = [&](double bytes) {
+    const double step = std::max(carried(bytes), first(bytes));
+    // Along a line a link carries the sums of some blocks and the results of the others.
+    if (kind == AxisKind::Line) return (all_reduce ? n : n - 1) * step;
+    if (parts == 1) return phases * steps * step;
+    return phases * ((steps - 1) * std::max(2 * carried(bytes), first(bytes)) + step);
+  };
+  const double whole = std::floor(part / slab), rest = part - whole * slab, last = rest > 0 ? rest : slab;
+  double seconds = whole * slab_seconds(slab) + (rest > 0 ? slab_seconds(rest) : 0);
+  seconds += std::max(carried(last) + q.latency, first(last)) - std::max(carried(last), first(last));
+  if (kind != AxisKind::Line || !all_reduce) return seconds;
+  return std::max(seconds + (n - 2) * first(part), 2 * (n - 1) * first(part));
+}
+
 double bidirectional_seconds(const CostQuery& q) {
-  if (q.ranks < 2) return 0;
-  const double links = directions_shared(q) ? 1 : 2;
-  const double f = (q.ranks - 1.0) / q.ranks;
-  return 2.0 * (q.ranks / 2) * q.latency + 2 * f * q.bytes / (links * link_bandwidth(q, links));
+  return axis_seconds(q, AxisKind::Both, q.ranks, q.bytes / q.ranks, true);
+}
+
+double turn_seconds(const CostQuery& q, double bytes) {
+  const double each = bytes / q.lanes;
+  return q.memory_latency + (q.message_bytes > 0 ? std::min(each, q.message_bytes) : each) * q.byte_seconds;
 }
 
 double gather_seconds(const CostQuery& q) {

@@ -17,6 +17,7 @@ AlgorithmModule intercube_module();
 std::vector<AlgorithmModule> grid_all_reduce_modules();  ///< torus_2d, mesh_2d and their forms with fewer colours
 std::vector<AlgorithmModule>
 pairwise_all_reduce_modules();                       ///< halving_doubling, recursive_doubling, double_binary_tree
+std::vector<AlgorithmModule> direct_modules();       ///< direct, reduce_scatter_direct, all_gather_direct
 std::vector<AlgorithmModule> axis_block_modules();   ///< reduce_scatter_*, all_gather_*
 std::vector<AlgorithmModule> rooted_ring_modules();  ///< broadcast_ring, reduce_ring
 std::vector<AlgorithmModule> tree_modules();         ///< broadcast_tree, reduce_tree, gather_tree, scatter_tree
@@ -71,8 +72,19 @@ std::vector<Range> take_ranges(ModuleArguments& a);
 
 /// Whether both directions of a ring of these ranks are the same cable or uplink, and so share its bandwidth.
 bool directions_shared(const CostQuery& q);
+/// Seconds along an axis (axis.h) of n ranks, each of which owns a block of `block` bytes, all lanes together: of a
+/// reduce-scatter or an all-gather, or with `all_reduce` of both in one run.
+/// \param colours  so many axes are at work at once, on other links
+///
+/// Slabs follow one another. In every step of a slab a link carries it once; and a step cannot begin before the first
+/// message of the step before has come. So a step takes max(slab / B, message / B + L), and only what comes last waits
+/// for its latency. Without slots and messages, that is where slabs are nothing and blocks are messages, these are the
+/// forms of docs/collectives.md.
+double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours = 1);
 /// Seconds of the bidirectional ring between SIPs.
 double bidirectional_seconds(const CostQuery& q);
+/// What a phase adds that reads from memory what the one before has stored, in pieces of `bytes` of all lanes together.
+double turn_seconds(const CostQuery& q, double bytes);
 /// Seconds of the gather inside a SIP that the replicated layout ends with; 0 for the others.
 double gather_seconds(const CostQuery& q);
 

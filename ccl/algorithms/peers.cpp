@@ -205,6 +205,11 @@ AlgorithmModule base(Collective collective, const char* name, tl::KernelFn kerne
   return m;
 }
 
+/// From rank 0, each of CostQuery::latency.
+uint32_t hops(const Group& g, uint32_t rank) {
+  return g.topology == SipTopology::Switch ? 1 : sip_hops(g, 0, rank);
+}
+
 double bits_of(uint32_t n) {
   return n < 2 ? 0 : std::ceil(std::log2(n));
 }
@@ -239,7 +244,7 @@ AlgorithmModule all_to_all_direct_module() {
     if (q.ranks < 2 || q.group == nullptr) return 0.0;
     const Group& g = *q.group;
     uint32_t farthest = 0;
-    for (uint32_t r = 1; r < g.size(); ++r) farthest = std::max(farthest, sip_hops(g, 0, r));
+    for (uint32_t r = 1; r < g.size(); ++r) farthest = std::max(farthest, hops(g, r));
     const double n = q.ranks, each = q.bytes / n;
     double load = 0;  // bytes on the fullest link
     switch (g.topology) {
@@ -312,7 +317,10 @@ AlgorithmModule send_recv_module() {
     if (shape.root == shape.peer) return std::vector<Connection>();
     return pair_connections(g, {std::minmax(shape.root, shape.peer)});
   };
-  m.time = [](const CostQuery& q) { return q.ranks < 2 ? 0.0 : q.latency + q.bytes / q.bandwidth; };
+  m.time = [](const CostQuery& q) {
+    // The first message is read and the last one stored while nothing is on the link.
+    return q.ranks < 2 ? 0.0 : q.latency + q.bytes / q.bandwidth + turn_seconds(q, q.bytes);
+  };
   return m;
 }
 
@@ -333,9 +341,9 @@ AlgorithmModule barrier_module() {
   };
   m.time = [](const CostQuery& q) {
     if (q.group == nullptr) return bits_of(q.ranks) * q.latency;
-    double hops = 0;
-    for (uint32_t d = 1; d < q.ranks; d *= 2) hops += sip_hops(*q.group, 0, d);
-    return hops * q.latency;
+    double all = 0;
+    for (uint32_t d = 1; d < q.ranks; d *= 2) all += hops(*q.group, d);
+    return all * q.latency;
   };
   return m;
 }

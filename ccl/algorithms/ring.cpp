@@ -61,7 +61,7 @@ void ring_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
 
 AlgorithmModule ring_module() {
   LaneModule lane = ring_lane_module();
-  lane.time = [](const CostQuery& q) { return 2 * (q.ranks - 1) * (q.latency + q.bytes / (q.ranks * q.bandwidth)); };
+  lane.time = [](const CostQuery& q) { return axis_seconds(q, AxisKind::Up, q.ranks, q.bytes / q.ranks, true); };
   lane.order = [](const Group& g, uint64_t count) {
     return name_leaves(ring_order_of_reduction(count, g.size()), ring_order(g).order);
   };

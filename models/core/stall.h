@@ -1,7 +1,9 @@
 // A run in which nothing moves any more while somebody waits, as data: what reports print and files carry.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,6 +19,7 @@ struct StallRow {
   std::string queue;
   std::string direction;
   std::string waits_for;
+  std::optional<uint32_t> credits;  ///< towards the other end of the queue pair; unset where there is none
 };
 
 /// The simulation ran dry, or made no progress for `simulation.stall_limit`, while somebody waited. what() is the rows

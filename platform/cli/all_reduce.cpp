@@ -8,9 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "models/core/config/yaml_reader.h"
-#include "models/core/stall.h"
 #include "models/core/suggest.h"
+#include "platform/cli/run_document.h"
 #include "platform/cli/size.h"
 
 namespace ahbm::platform {
@@ -87,31 +86,6 @@ std::vector<uint32_t> parse_ranks(const std::string& option, const std::string& 
   std::string list;
   for (const std::string& w : words) list += (list.empty() ? "" : ", ") + w;
   throw UsageError(fmt::format("{}: '{}' is none of {}{}", option, text, list, did_you_mean(text, words)));
-}
-
-nlohmann::ordered_json to_json(const yaml::Node& node) {
-  using Kind = yaml::Node::Kind;
-  nlohmann::ordered_json out;
-  switch (node.kind) {
-    case Kind::Map:
-      out = nlohmann::ordered_json::object();
-      for (const auto& e : node.entries) out[e.key] = to_json(e.value);
-      return out;
-    case Kind::Sequence:
-      out = nlohmann::ordered_json::array();
-      for (const auto& item : node.items) out.push_back(to_json(item));
-      return out;
-    case Kind::Null:
-      return nullptr;
-    default:
-      break;
-  }
-  if (!node.quoted && (node.scalar == "true" || node.scalar == "false")) return node.scalar == "true";
-  uint64_t number = 0;
-  const char* end = node.scalar.data() + node.scalar.size();
-  const auto [ptr, ec] = std::from_chars(node.scalar.data(), end, number);
-  if (!node.quoted && ec == std::errc() && ptr == end) return number;
-  return node.scalar;
 }
 
 }  // namespace
@@ -283,12 +257,7 @@ std::vector<std::string> explain_table(const std::vector<AllReduceRow>& rows) {
 
 std::string json_document(const AllReduceJob& job, const std::vector<std::string>& notes,
                           const std::vector<AllReduceRow>& rows, const std::exception* failure) {
-  nlohmann::ordered_json out;
-  out["command"] = job.options.command;
-  out["version"] = AHBM_VERSION;
-  out["config"] = to_json(yaml::Document::from_text(to_yaml(job.config), "effective").root_node());
-  out["notes"] = notes;
-  out["results"] = nlohmann::ordered_json::array();
+  nlohmann::ordered_json out = run_document(job.options.command, job.config, notes);
   for (const AllReduceRow& r : rows) {
     nlohmann::ordered_json row;
     row["size_bytes"] = r.size_bytes;
@@ -317,18 +286,7 @@ std::string json_document(const AllReduceJob& job, const std::vector<std::string
     }
     out["results"].push_back(std::move(row));
   }
-  if (failure != nullptr) out["error"] = failure->what();
-  if (const auto* stall = dynamic_cast<const StallError*>(failure)) {
-    out["stall"] = nlohmann::ordered_json::array();
-    for (const StallRow& r : stall->rows()) {
-      out["stall"].push_back({{"who", r.who},
-                              {"operation", r.operation},
-                              {"pe", r.pe},
-                              {"queue", r.queue},
-                              {"direction", r.direction},
-                              {"waits_for", r.waits_for}});
-    }
-  }
+  add_failure(out, failure);
   return out.dump(2) + '\n';
 }
 

@@ -8,6 +8,7 @@
 
 #include "models/core/suggest.h"
 #include "platform/cli/all_reduce.h"
+#include "platform/cli/run_document.h"
 
 namespace ahbm::platform {
 
@@ -301,25 +302,20 @@ void BenchReport::footer(const std::string& line, bool failure) {
   m_footers.push_back(line);
 }
 
-int BenchReport::finish(const std::string& error) {
+int BenchReport::finish(const std::exception* failure) {
   const auto wrong = std::count_if(m_rows.begin(), m_rows.end(), [](const BenchRow& r) { return r.wrong; });
-  const bool failed = m_failed || wrong != 0 || !error.empty();
+  const bool failed = m_failed || wrong != 0 || failure != nullptr;
   const bool checked = std::any_of(m_rows.begin(), m_rows.end(), [](const BenchRow& r) { return r.error.has_value(); });
-  if (error.empty()) {
+  if (failure == nullptr) {
     for (const std::string& line : m_footers) print("# " + line + '\n');
     print(checked ? fmt::format("# Wrong rows: {} {}\n", wrong, failed ? "FAILED" : "OK")
                   : std::string("# Wrong rows: not checked\n"));
   }
   if (m_json.is_open()) {
-    nlohmann::ordered_json out;
-    out["command"] = "bench " + m_job.options.bench;
-    out["version"] = AHBM_VERSION;
-    out["config_yaml"] = to_yaml(m_job.config);
-    out["notes"] = m_headers;
-    out["results"] = nlohmann::ordered_json::array();
+    nlohmann::ordered_json out = run_document("bench " + m_job.options.bench, m_job.config, m_headers);
     for (const BenchRow& r : m_rows) out["results"].push_back(to_json(r));
     out["summary"] = m_footers;
-    if (!error.empty()) out["error"] = error;
+    add_failure(out, failure);
     m_json << out.dump(2) << '\n';
   }
   close_written(m_csv, m_job.options.csv_file);
@@ -359,7 +355,7 @@ int run_bench_command(const BenchRunner& runner, const Arguments& arguments, Io&
   try {
     runner(job, report);
   } catch (const std::exception& e) {
-    report.finish(e.what());
+    report.finish(&e);
     throw;
   }
   return report.finish();

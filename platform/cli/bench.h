@@ -2,6 +2,7 @@
 // in as a `BenchRunner`.
 #pragma once
 
+#include <exception>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -72,8 +73,8 @@ class BenchReport {
   void add(const BenchRow& row);
   /// A line below the table. \param failure  the run is wrong because of it
   void footer(const std::string& line, bool failure = false);
-  /// Ends the table and writes the JSON file, with `error` when the run broke off. Answers the exit code.
-  int finish(const std::string& error = "");
+  /// Ends the table and writes the JSON file. Answers the exit code. \param failure  what ended the run, or null
+  int finish(const std::exception* failure = nullptr);
   const std::vector<BenchRow>& rows() const { return m_rows; }
 
  private:

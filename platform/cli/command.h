@@ -69,6 +69,7 @@ void print_command_help(std::ostream& out, const std::string& name, const std::s
                         const boost::program_options::options_description& options);
 
 Command config_command();  ///< prints the effective configuration
-Command info_command();    ///< draws the machine
+/// Draws the machine. \param ranks  a line on how ranks count, which only the runtime knows; not set: none
+Command info_command(std::function<std::string(const SystemConfig&)> ranks = {});
 
 }  // namespace ahbm::platform

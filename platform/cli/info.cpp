@@ -256,8 +256,8 @@ std::string describe_machine(const SystemConfig& c) {
   return out;
 }
 
-Command info_command() {
-  const auto run = [](const Arguments& arguments, Io& io) {
+Command info_command(std::function<std::string(const SystemConfig&)> ranks) {
+  const auto run = [ranks = std::move(ranks)](const Arguments& arguments, Io& io) {
     po::options_description options = platform_options();
     options.add_options()("mesh", po::value<std::string>()->value_name("NxM"),
                           "instead: how a device mesh of this shape lies on the SIPs");
@@ -270,12 +270,13 @@ Command info_command() {
       return kExitOk;
     }
     const SystemConfig config = load_system_config(config_source(values));
-    if (values.count("mesh") == 0) {
-      io.out << describe_machine(config);
-      return kExitOk;
-    }
     try {
-      io.out << describe_mesh(config, parse_mesh_shape(values["mesh"].as<std::string>()));
+      if (values.count("mesh") != 0) {
+        io.out << describe_mesh(config, parse_mesh_shape(values["mesh"].as<std::string>()));
+      } else {
+        const std::string last = ranks ? '\n' + ranks(config) + '\n' : "";
+        io.out << describe_machine(config) << last;
+      }
     } catch (const std::invalid_argument& e) {
       throw UsageError(e.what());
     }

@@ -79,10 +79,16 @@ int preference(Dir wanted, Dir installed) {
 }  // namespace
 
 struct Connections::Impl {
-  /// A connection as it is installed, by both ends.
+  /// A connection of the group, by both ends.
   struct Installed {
     Dir dir_a = Dir::None, dir_b = Dir::None;
     ccl::QpAssignment qps;
+    bool written = false;  ///< the hardware knows it; else it is only taken
+  };
+  struct Table {
+    LinkTable links;
+    std::vector<size_t> uses;  ///< indices in `installed`
+    bool written = false;
   };
   struct TableKey {
     const ccl::AlgorithmModule* module;
@@ -99,7 +105,7 @@ struct Connections::Impl {
   const uint32_t group;
   std::vector<Installed> installed;
   std::multimap<PeLocation, size_t> by_pe;  ///< end -> index in `installed`
-  std::map<TableKey, LinkTable> tables;
+  std::map<TableKey, Table> tables;
 
   Impl(Device& d, uint32_t g) : device(d), group(g) {}
 
@@ -107,13 +113,17 @@ struct Connections::Impl {
     for (size_t i = 0; i < qps.size(); ++i) {
       by_pe.emplace(qps[i].a.pe, installed.size());
       by_pe.emplace(qps[i].b.pe, installed.size());
-      installed.push_back({connections[i].dir, connections[i].peer_dir, qps[i]});
+      installed.push_back({connections[i].dir, connections[i].peer_dir, qps[i], false});
     }
   }
 
-  /// An installed connection between the two ends that the table does not use yet.
-  std::optional<ccl::QpAssignment> find(const ccl::Connection& c, const PeLocation& from, const PeLocation& to,
-                                        std::vector<bool>& used) const {
+  struct Found {
+    size_t index;
+    ccl::QpAssignment qps;  ///< `a` at `from`
+  };
+  /// A connection between the two ends that the table does not use yet.
+  std::optional<Found> find(const ccl::Connection& c, const PeLocation& from, const PeLocation& to,
+                            std::vector<bool>& used) const {
     std::optional<size_t> best;
     int best_rank = 0;
     bool best_swapped = false;
@@ -137,7 +147,7 @@ struct Connections::Impl {
     used[*best] = true;
     ccl::QpAssignment qps = installed[*best].qps;
     if (best_swapped) std::swap(qps.a, qps.b);
-    return qps;
+    return Found{*best, qps};
   }
 
   std::vector<ccl::QpAssignment> make(const ccl::Group& g, const std::vector<ccl::Connection>& connections) {
@@ -159,6 +169,52 @@ struct Connections::Impl {
     }
     device.queue_pairs() = std::move(trial);
     return qps;
+  }
+
+  /// The table of a call; takes what it lacks. \throws std::runtime_error when that does not fit
+  Table& plan(const ccl::AlgorithmModule& module, const ccl::Group& g, const ccl::CollectiveShape& shape) {
+    TableKey key{&module, g.sips, g.cube_w, g.n_cubes, shape.root, shape.peer, {}};
+    for (const uint64_t n : shape.counts) key.nothing.push_back(n == 0);
+    const auto known = tables.find(key);
+    if (known != tables.end()) return known->second;
+
+    const std::vector<ccl::Connection> connections = module.connections(g, shape);
+    std::vector<ccl::QpAssignment> qps(connections.size());
+    Table table{LinkTable(g.size(), g.n_cubes), std::vector<size_t>(connections.size()), false};
+    std::vector<bool> used(installed.size());
+    std::vector<size_t> missing;
+    std::vector<ccl::Connection> wanted;
+    for (size_t i = 0; i < connections.size(); ++i) {
+      const ccl::Connection& c = connections[i];
+      if (const auto found = find(c, g.location(c.rank, c.cube), g.location(c.peer_rank, c.peer_cube), used)) {
+        qps[i] = found->qps;
+        table.uses[i] = found->index;
+      } else {
+        missing.push_back(i);
+        wanted.push_back(c);
+      }
+    }
+    if (!missing.empty()) {
+      const std::vector<ccl::QpAssignment> fresh = make(g, wanted);
+      for (size_t k = 0; k < missing.size(); ++k) {
+        qps[missing[k]] = fresh[k];
+        table.uses[missing[k]] = installed.size() + k;
+      }
+      add(wanted, fresh);
+    }
+    for (size_t i = 0; i < connections.size(); ++i) enter(connections[i], qps[i], table.links);
+    return tables.emplace(key, std::move(table)).first->second;
+  }
+
+  void enter(const ccl::Connection& c, const ccl::QpAssignment& qps, LinkTable& links) const {
+    const auto entry = [&](uint32_t rank, uint32_t cube, Dir dir, const ccl::QpEnd& own, const ccl::QpEnd& peer) {
+      links.of(rank, cube)
+          .push_back({static_cast<uint16_t>(dir), static_cast<uint16_t>(value(own.qp)),
+                      device.config().flat_pe(peer.pe), qps.slot_bytes, peer.n_slots});
+    };
+    if (c.rank != c.peer_rank) links.note_slots_between_sips(ipcq::payload_capacity(qps.slot_bytes));
+    entry(c.rank, c.cube, c.dir, qps.a, qps.b);
+    entry(c.peer_rank, c.peer_cube, c.peer_dir, qps.b, qps.a);
   }
 };
 
@@ -183,65 +239,50 @@ void Connections::install_neighbours() {
     throw;
   }
   im.add(connections, qps);
+  for (Impl::Installed& i : im.installed) i.written = true;
 }
 
 size_t Connections::size() const {
-  return m_impl->installed.size();
+  const auto& installed = m_impl->installed;
+  return static_cast<size_t>(
+      std::count_if(installed.begin(), installed.end(), [](const Impl::Installed& i) { return i.written; }));
+}
+
+std::string Connections::reserve(const ccl::AlgorithmModule& module, const ccl::Group& group,
+                                 const ccl::CollectiveShape& shape) {
+  try {
+    m_impl->plan(module, group, shape);
+    return {};
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
 }
 
 const LinkTable& Connections::table(const ccl::AlgorithmModule& module, const ccl::Group& group,
                                     const ccl::CollectiveShape& shape, uint32_t& made) {
   Impl& im = *m_impl;
-  Impl::TableKey key{&module, group.sips, group.cube_w, group.n_cubes, shape.root, shape.peer, {}};
-  for (const uint64_t n : shape.counts) key.nothing.push_back(n == 0);
-  const auto known = im.tables.find(key);
-  if (known != im.tables.end()) return known->second;
-
-  const std::vector<ccl::Connection> connections = module.connections(group, shape);
-  std::vector<ccl::QpAssignment> qps(connections.size());
-  std::vector<bool> used(im.installed.size());
-  std::vector<size_t> missing;
-  for (size_t i = 0; i < connections.size(); ++i) {
-    const ccl::Connection& c = connections[i];
-    const PeLocation from = group.location(c.rank, c.cube), to = group.location(c.peer_rank, c.peer_cube);
-    if (const auto found = im.find(c, from, to, used)) {
-      qps[i] = *found;
-    } else {
-      missing.push_back(i);
-    }
+  Impl::Table& table = im.plan(module, group, shape);
+  if (table.written) return table.links;
+  std::vector<ccl::QpAssignment> fresh;
+  for (const size_t i : table.uses) {
+    if (!im.installed[i].written) fresh.push_back(im.installed[i].qps);
   }
-  if (!missing.empty()) {
-    std::vector<ccl::Connection> wanted;
-    for (const size_t i : missing) wanted.push_back(connections[i]);
-    const std::vector<ccl::QpAssignment> fresh = im.make(group, wanted);
+  if (!fresh.empty()) {
     ccl::install(im.device.bus(), fresh);
     im.device.flush_bus();
-    im.add(wanted, fresh);
-    for (size_t k = 0; k < missing.size(); ++k) qps[missing[k]] = fresh[k];
-    made += static_cast<uint32_t>(fresh.size());
   }
-
-  LinkTable table(group.size(), group.n_cubes);
-  const SystemConfig& config = im.device.config();
-  const auto entry = [&](uint32_t rank, uint32_t cube, Dir dir, const ccl::QpEnd& own, const ccl::QpEnd& peer,
-                         uint32_t slot_bytes) {
-    table.of(rank, cube)
-        .push_back({static_cast<uint16_t>(dir), static_cast<uint16_t>(value(own.qp)), config.flat_pe(peer.pe),
-                    slot_bytes, peer.n_slots});
-  };
-  for (size_t i = 0; i < connections.size(); ++i) {
-    const ccl::Connection& c = connections[i];
-    if (c.rank != c.peer_rank) table.note_slots_between_sips(ipcq::payload_capacity(qps[i].slot_bytes));
-    entry(c.rank, c.cube, c.dir, qps[i].a, qps[i].b, qps[i].slot_bytes);
-    entry(c.peer_rank, c.peer_cube, c.peer_dir, qps[i].b, qps[i].a, qps[i].slot_bytes);
-  }
-  return im.tables.emplace(key, std::move(table)).first->second;
+  for (const size_t i : table.uses) im.installed[i].written = true;
+  table.written = true;
+  made += static_cast<uint32_t>(fresh.size());
+  return table.links;
 }
 
 void Connections::release() {
   Impl& im = *m_impl;
   std::vector<ccl::QpAssignment> qps;
-  for (const Impl::Installed& i : im.installed) qps.push_back(i.qps);
+  for (const Impl::Installed& i : im.installed) {
+    if (i.written) qps.push_back(i.qps);
+  }
   im.installed.clear();
   im.by_pe.clear();
   im.tables.clear();

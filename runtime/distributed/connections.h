@@ -50,9 +50,12 @@ class Connections {
   /// returns to its reset values and the queue pairs are free again.
   void install_neighbours();
 
-  /// The table of an algorithm for a call (of which root, peer and the zeros among its counts matter); missing
-  /// connections are made now. `made` grows by their number.
-  /// \throws std::runtime_error when queue pairs or ring bytes run out
+  /// Takes the queue pairs that an algorithm lacks for a call (of which root, peer and the zeros among its counts
+  /// matter); takes no simulated time. Answers why there is no room, empty when there was.
+  std::string reserve(const ccl::AlgorithmModule& module, const ccl::Group& group, const ccl::CollectiveShape& shape);
+
+  /// The table of an algorithm for a call, as of `reserve`; missing connections are made now. `made` grows by their
+  /// number. \throws std::runtime_error when queue pairs or ring bytes run out
   const LinkTable& table(const ccl::AlgorithmModule& module, const ccl::Group& group, const ccl::CollectiveShape& shape,
                          uint32_t& made);
 

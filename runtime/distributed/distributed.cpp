@@ -593,9 +593,11 @@ const ccl::AlgorithmModule& DistributedContext::choose_module(const GroupState& 
     named.insert(modules.begin(), modules.end());
   }
   const ccl::Selection selection =
-      ccl::select_algorithm(context().algorithms(), collective, group, shape, bytes, context().config(), named);
+      ccl::select_algorithm(context().algorithms(), collective, group, shape, bytes, context().config(), named,
+                            [&](const ccl::AlgorithmModule& m) { return g.connections->reserve(m, group, shape); });
   why = selection.text;
   if (selection.module != nullptr) return *selection.module;
+  if (!selection.no_room.empty()) throw std::runtime_error(selection.text);
   throw NotImplementedError(
       fmt::format("{}: no algorithm can run here: {}", ccl::to_string(collective), selection.text));
 }

@@ -237,8 +237,25 @@ TEST_F(AllReduceProgram, AMissingCclYamlIsNamed) {
   const std::string run = "all_reduce -b 1K -e 1K -c " + config;
   EXPECT_EQ(test::run_program(run + " 2>/dev/null").code, 2);
   EXPECT_THAT(test::run_program(run + " 2>&1 >/dev/null").text, HasSubstr("ccl.yaml"));
-  EXPECT_EQ(test::run_program("info -c " + config).code, 0) << "needed by collectives only";
+  const auto info = test::run_program("info -c " + config);
+  EXPECT_EQ(info.code, 0) << "needed by collectives only";
+  EXPECT_THAT(info.text, HasSubstr("\nRanks of collectives: 2 (rank = sip), no ccl.yaml\n"));
   EXPECT_EQ(tiny("--ccl " + file("none.yaml") + " 2>/dev/null").code, 2);
+}
+
+TEST_F(AllReduceProgram, InfoSaysHowRanksCount) {
+  EXPECT_THAT(test::run_program("info -c tiny").text,
+              HasSubstr("\nRanks of collectives: 2 (rank = sip), algorithm auto\n"));
+  const auto with = [&](uint32_t world) {
+    write(
+        "ccl.yaml",
+        fmt::format("defaults: {{algorithm: ring, world_size: {}}}\nalgorithms: {{ring: {{module: ring}}}}\n", world));
+    return "info -c " + write("small.yaml", "name: small\nsystem:\n  sips: {count: 2}\n");
+  };
+  EXPECT_THAT(test::run_program(with(6)).text, HasSubstr("Ranks of collectives: 6 (rank = pe), algorithm ring\n"));
+  const std::string too_many = with(1000) + " 2>&1 >/dev/null";
+  EXPECT_THAT(test::run_program(too_many).text, HasSubstr("world_size 1000 is more than the machine's"));
+  EXPECT_EQ(test::run_program(too_many).code, 2);
 }
 
 TEST_F(AllReduceProgram, AFailedRunIsCode1AndKeepsItsReason) {
@@ -258,8 +275,9 @@ TEST_F(AllReduceProgram, AStallIsCode1AndSaysWhoWaitsForWhat) {
   const std::string run = "all_reduce -b 64K -e 64K --ccl " AHBM_SOURCE_DIR "/configs/ccl.yaml -c " + config;
   EXPECT_EQ(test::run_program(run + " 2>/dev/null").code, 1);
   EXPECT_THAT(test::run_program(run + " 2>&1 >/dev/null").text,
-              AllOf(StartsWith("ahbm-vp: stalled at "), HasSubstr("rank 0  all_reduce #1  sip0.cube0.pe0  QP "),
-                    HasSubstr("a message"), HasSubstr("nothing: the PE is stopped")));
+              AllOf(StartsWith("ahbm-vp: stalled at "), HasSubstr("direction  credits  waits for"),
+                    HasSubstr("rank 0  all_reduce #1  sip0.cube0.pe0  QP "), HasSubstr("a message"),
+                    HasSubstr("nothing: the PE is stopped")));
   test::run_program(run + " --json " + file("stall.json") + " 2>/dev/null");
   const auto stall = nlohmann::json::parse(read(file("stall.json")))["stall"];
   ASSERT_GE(stall.size(), 2u);
@@ -267,6 +285,8 @@ TEST_F(AllReduceProgram, AStallIsCode1AndSaysWhoWaitsForWhat) {
   EXPECT_EQ(stall[0]["operation"], "all_reduce #1");
   EXPECT_EQ(stall[0]["pe"], "sip0.cube0.pe0");
   EXPECT_EQ(stall[0]["waits_for"], "a message");
+  EXPECT_TRUE(stall[0]["credits"].is_number_unsigned()) << stall[0];
+  EXPECT_TRUE(stall.back()["credits"].is_null()) << stall.back();
   EXPECT_EQ(stall.back()["waits_for"], "nothing: the PE is stopped");
 }
 

@@ -66,6 +66,7 @@ TEST(BenchProgram, WritesFiles) {
   const std::string csv = text_of(base + ".csv");
   EXPECT_THAT(csv, AllOf(HasSubstr(kBenchCsvHeader), HasSubstr("tp_mlp,\"megatron\",0,"), HasSubstr("\"dtensor\"")));
   const auto json = nlohmann::json::parse(text_of(base + ".json"));
+  EXPECT_EQ(json["config"]["system"]["sips"]["count"], 2) << "as every command writes it";
   ASSERT_EQ(json["results"].size(), 3u);
   EXPECT_EQ(json["results"][2]["style"], "dtensor");
   EXPECT_EQ(json["results"][2]["collectives"]["all_reduce"], 1);
@@ -98,6 +99,20 @@ TEST(BenchProgram, TraceShowsCollectivesInsideTheirOperations) {
               trace.covered(s.pid, s.tid, s.end(), "redistribute Psum->R");
   }
   EXPECT_GE(nested, 2u) << "one for each rank";
+}
+
+TEST(BenchProgram, AStallWritesItsRows) {
+  const std::string base = testing::TempDir() + "bench_program_stall";
+  std::ofstream(base + ".yaml") << text_of(AHBM_SOURCE_DIR "/configs/tiny.yaml")
+                                << "faults:\n  - {kind: stop_pe, sip: 1, cube: 0, pe: 0}\n";
+  const auto result = run("bench tp_mlp --hidden 16 --sequence 6 --steps 1 -c " + base + ".yaml --set ccl=" +
+                          AHBM_SOURCE_DIR "/configs/ccl.yaml --json " + base + ".json 2>/dev/null");
+  EXPECT_EQ(result.code, 1);
+  const auto json = nlohmann::json::parse(text_of(base + ".json"));
+  EXPECT_THAT(json["error"].get<std::string>(), HasSubstr("stalled at "));
+  ASSERT_GE(json["stall"].size(), 1u);
+  EXPECT_EQ(json["stall"].back()["waits_for"], "nothing: the PE is stopped");
+  EXPECT_EQ(json["stall"].back()["pe"], "sip1.cube0.pe0");
 }
 
 TEST(BenchProgram, TwoRunsPrintTheSameWithRouteGrantsAndWithout) {
@@ -194,6 +209,17 @@ Reported report(const BenchRow& row, bool failure = false) {
   r.footer("a line", failure);
   const int code = r.finish();
   return {code, out.str()};
+}
+
+TEST(BenchReport, WhatBrokeOffEndsWithOneAndNoTotals) {
+  BenchJob job;
+  job.options.bench = "tp_mlp";
+  std::ostringstream out;
+  Io io{out, out};
+  BenchReport r(job, io);
+  const std::runtime_error failure("broke off");
+  EXPECT_EQ(r.finish(&failure), kExitFailed);
+  EXPECT_EQ(out.str(), "");
 }
 
 TEST(BenchReport, WrongRowsAndFailuresEndWithOne) {

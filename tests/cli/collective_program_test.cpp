@@ -101,4 +101,37 @@ TEST(CollectiveCommand, MistakesAreBadInput) {
               HasSubstr("--blocking: expected a whole number from 0 to 1"));
 }
 
+// Links of 64 B/ns and 50 ns: what the best algorithms take, against their closed forms and the bound.
+TEST(ClosedForms, AreWithinFivePercentOfTheSimulation) {
+  struct Machine {
+    const char *topology, *algorithm;
+    int sips;
+  };
+  for (const Machine& m : {Machine{"ring_1d", "ring", 8}, Machine{"ring_1d", "ring_bidirectional", 8},
+                           Machine{"torus_2d", "torus_2d", 16}, Machine{"torus_2d", "torus_2d", 64},
+                           Machine{"mesh_2d", "mesh_2d", 16}, Machine{"fully_connected", "direct", 8}}) {
+    const auto r =
+        run(std::string("all_reduce -c peer_64B_50ns -b 1M -e 64M -f 64 --quiet --explain --json /dev/stdout") +
+            " --set simulation.functional=false --set system.sips.topology=" + m.topology +
+            " --set system.sips.count=" + std::to_string(m.sips) + " --algorithm " + m.algorithm);
+    ASSERT_EQ(r.code, 0) << m.algorithm;
+    for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+      const double time = row["time_us"], form = row["explain"]["closed_form_us"];
+      EXPECT_NEAR(time / form, 1, 0.05) << m.algorithm << " of " << row["size_bytes"] << " on " << m.sips;
+      EXPECT_GE(time, row["bound_us"].get<double>());
+    }
+  }
+}
+
+TEST(Direct, FullyConnectedSipsExchangeInOneHop) {
+  for (const char* name : {"all_reduce", "reduce_scatter", "all_gather", "all_to_all"}) {
+    const auto r = run(std::string(name) + " -c ring4 --set system.sips.topology=fully_connected -b 1M -e 1M --quiet " +
+                       "--json /dev/stdout");
+    EXPECT_EQ(r.code, 0) << name;
+    const auto row = nlohmann::json::parse(r.text)["results"][0];
+    EXPECT_THAT(row["algorithm"].get<std::string>(), testing::EndsWith("direct"));
+    EXPECT_EQ(row["wrong"], 0);
+  }
+}
+
 }  // namespace

@@ -405,6 +405,57 @@ TEST_F(CollectivesTest, RunningOutOfQueuePairsNamesTheGroups) {
   });
 }
 
+// Where a queue pair per peer does not fit beside what other groups hold, auto takes what needs fewer.
+TEST_F(CollectivesTest, AutoFallsBackWhenOtherGroupsHoldTheQueuePairs) {
+  SystemConfig c = tiny(4);
+  c.topology = SipTopology::FullyConnected;
+  c.ipcq.queue_pairs = 16;  // every group takes 2 between the cubes; direct 3 more, the others 2 or more
+  Machine m(c);
+  run([&] {
+    auto& d = m.ctx.distributed;
+    d.init_process_group();
+    m.ctx.spawn(
+        [&](uint32_t rank) {
+          std::vector<ProcessGroup> groups;
+          for (int i = 0; i < 4; ++i) groups.push_back(d.new_group());
+          std::vector<std::string> algorithms;
+          std::vector<Work> works;
+          std::vector<Tensor> tensors;
+          for (const ProcessGroup& g : groups) {
+            tensors.push_back(m.ctx.full({4096}, rank + 1, DType::Int32, policy(CubePolicy::RowWise)));
+            works.push_back(d.all_reduce(tensors.back(), ReduceOp::Sum, g, true));
+          }
+          uint32_t refused = 0;
+          for (size_t i = 0; i < works.size(); ++i) {
+            try {
+              works[i].wait();
+              EXPECT_THAT(tensors[i].to_host<int32_t>(), Each(10));
+              algorithms.push_back(works[i].record().algorithm);
+            } catch (const sc_core::sc_unwind_exception&) {
+              throw;
+            } catch (const std::runtime_error& e) {
+              ++refused;
+              EXPECT_THAT(e.what(),
+                          AllOf(HasSubstr("no room for "), HasSubstr("queue pairs"), HasSubstr("group 2: 5")));
+            }
+          }
+          ASSERT_EQ(algorithms.size(), 3u);
+          EXPECT_EQ(algorithms[0], "direct");
+          EXPECT_EQ(algorithms[1], "direct");
+          EXPECT_NE(algorithms[2], "direct") << "4 of 16 are left";
+          EXPECT_THAT(works[2].record().selection, HasSubstr("no room for direct"));
+          EXPECT_EQ(refused, 1u) << "none are left";
+          // What one group gives back the next can use.
+          d.destroy_process_group(groups[0]);
+          const Work again = d.all_reduce(tensors[3], ReduceOp::Sum, groups[3], true);
+          again.wait();
+          EXPECT_EQ(again.record().algorithm, "direct");
+          EXPECT_THAT(tensors[3].to_host<int32_t>(), Each(10));
+        },
+        4);
+  });
+}
+
 TEST_F(CollectivesTest, RanksOfGroups) {
   Machine m(tiny(4));
   in_group(m, [&](auto& d) {

@@ -753,7 +753,8 @@ TEST_F(DistributedTest, AStallInsideTheMachineNamesPeQueueAndDirection) {
     const DPPolicy one = policy(CubePolicy::RowWise, PePolicy::RowWise, 1, 1);
     std::string text = message_of<StallError>(
         [&] { ctx.spawn([&](uint32_t) { d.all_reduce(ctx.ones({4}, DType::Float32, one)); }, 2); });
-    EXPECT_THAT(text, testing::ContainsRegex("rank 0 +all_reduce #0 +sip0.cube0.pe0 +QP [0-9]+ +[A-Za-z]+ +a message"));
+    EXPECT_THAT(
+        text, testing::ContainsRegex("rank 0 +all_reduce #0 +sip0.cube0.pe0 +QP [0-9]+ +[A-Za-z]+ +[0-9]+ +a message"));
     EXPECT_THAT(text, testing::Not(HasSubstr("rank 1 ")));
 
     // The kernel was ended: the same PEs work again in a new group.

@@ -186,6 +186,12 @@ std::vector<Call> calls_of(const AlgorithmModule& m, const Group& g, const std::
   return out;
 }
 
+/// A ring of n, or where a module does not run on one, n SIPs that are all joined.
+Group group_for(const AlgorithmModule& m, uint32_t n) {
+  const Group ring = make_group(n);
+  return m.refusal(ring).empty() ? ring : group_on(SipTopology::FullyConnected, n, 1, first(n));
+}
+
 std::vector<Group> groups() {
   std::vector<Group> out;
   for (uint32_t n : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 12u}) {
@@ -197,6 +203,8 @@ std::vector<Group> groups() {
     out.push_back(group_on(SipTopology::Mesh2d, w, h, first(w * h)));
   }
   out.push_back(group_on(SipTopology::Switch, 6, 1, first(6)));
+  out.push_back(group_on(SipTopology::FullyConnected, 16, 1, first(16)));
+  out.push_back(group_on(SipTopology::Switch, 18, 1, first(18)));
   // Sub-groups: a row, a column, strided, a rectangle, arbitrary, in any order.
   out.push_back(group_on(SipTopology::Torus2d, 4, 4, {4, 5, 6, 7}));
   out.push_back(group_on(SipTopology::Torus2d, 4, 4, {13, 1, 9, 5}));
@@ -231,7 +239,7 @@ TEST(Collectives, ShallowQueuesAndSmallSlots) {
     for (const Group& g :
          {group_on(SipTopology::Ring1d, 2, 1, first(2)), group_on(SipTopology::Ring1d, 5, 1, first(5)),
           group_on(SipTopology::Ring1d, 8, 1, first(8)), group_on(SipTopology::Torus2d, 4, 3, first(12)),
-          group_on(SipTopology::Mesh2d, 3, 3, first(9))}) {
+          group_on(SipTopology::Mesh2d, 3, 3, first(9)), group_on(SipTopology::FullyConnected, 7, 1, first(7))}) {
       if (!m.refusal(g).empty()) continue;
       for (uint32_t depth : {1u, 2u, 8u}) {
         for (uint32_t slot : {36u, 256u, 4096u}) {
@@ -247,10 +255,35 @@ TEST(Collectives, ShallowQueuesAndSmallSlots) {
   }
 }
 
+// A PE has room for 16 moves at a time, and a rank more peers than that.
+TEST(Collectives, DirectToMorePeersThanMoves) {
+  for (const char* name : {"direct", "reduce_scatter_direct", "all_gather_direct"}) {
+    for (uint32_t depth : {1u, 2u, 5u}) {
+      for (Call c :
+           calls_of(*builtin().find(name), group_on(SipTopology::Switch, 19, 1, first(19)), {18, 1000, 4001})) {
+        c.ring = {depth, 160};
+        run_call(c);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Collectives, DirectRefusesWhatIsNotOneHop) {
+  const AlgorithmModule& m = *builtin().find("direct");
+  EXPECT_EQ(m.refusal(group_on(SipTopology::Ring1d, 3, 1, first(3))), "");
+  EXPECT_EQ(m.refusal(group_on(SipTopology::Torus2d, 3, 3, {0, 3, 6})), "");
+  EXPECT_EQ(m.refusal(group_on(SipTopology::Mesh2d, 3, 3, {4, 5})), "");
+  EXPECT_THAT(m.refusal(group_on(SipTopology::Ring1d, 4, 1, first(4))), HasSubstr("run on any group"));
+  EXPECT_THAT(builtin().find("reduce_scatter_direct")->refusal(group_on(SipTopology::Mesh2d, 2, 2, first(4))),
+              HasSubstr("reduce_scatter_line runs on any group"));
+}
+
 TEST(Collectives, EveryDTypeAndOp) {
   for (const auto& [name, m] : builtin().modules()) {
     if (m.layouts.count(CubeLayout::Sharded) == 0) continue;
-    const Group g = m.refusal(make_group(6)).empty() ? make_group(6) : group_on(SipTopology::Torus2d, 3, 2, first(6));
+    const Group joined = group_for(m, 6);
+    const Group g = m.refusal(joined).empty() ? joined : group_on(SipTopology::Torus2d, 3, 2, first(6));
     if (!m.refusal(g).empty()) continue;
     for (DType t : kAllDTypes) {
       EXPECT_EQ(m.dtypes.count(t), 1u);
@@ -277,7 +310,7 @@ TEST(Collectives, UnevenBlocksAndSplits) {
     if (!blocks && c != Collective::AllToAll) continue;
     for (uint32_t n : {1u, 2u, 3u, 6u, 7u}) {
       for (uint32_t depth : {1u, 4u}) {
-        for (Call call : calls_of(m, make_group(n), {0})) {
+        for (Call call : calls_of(m, group_for(m, n), {0})) {
           const size_t size = c == Collective::AllToAll ? n * n : n;
           for (size_t i = 0; i < size; ++i) call.shape.counts.push_back(i % 3 == 1 ? 0 : (i * 37 + 11) % 90);
           call.ring = {depth, 160};
@@ -317,7 +350,7 @@ TEST(Collectives, EveryRootAndPeer) {
 TEST(Collectives, MessageBytesAreKept) {
   for (const auto& [name, m] : builtin().modules()) {
     if (m.layouts.count(CubeLayout::Sharded) == 0 || m.collective == Collective::Barrier) continue;
-    const Group g = make_group(6);
+    const Group g = group_for(m, 6);
     if (!m.refusal(g).empty()) continue;
     for (Call c : calls_of(m, g, {997})) {
       c.shape.message_bytes = 96;

@@ -49,8 +49,41 @@ TEST(ClosedForms, TheOthers) {
   EXPECT_NEAR(nanoseconds("all_to_all_direct", ring, kMiB), 4 * 50 + 1.25 * kS, 0.5);
   EXPECT_NEAR(nanoseconds("halving_doubling", full, kMiB), 6 * 50 + 2 * 7.0 / 8 * kS, 0.5);
   EXPECT_NEAR(nanoseconds("halving_doubling", ring, kMiB), 14 * 50 + 3 * kS, 0.5);
+  const Group hub = grid(SipTopology::Switch, 8, 1);
+  EXPECT_NEAR(nanoseconds("direct", full, kMiB), 2 * 50 + 2.0 / 8 * kS, 0.5);
+  EXPECT_NEAR(nanoseconds("direct", hub, kMiB), 2 * 50 + 2 * 7.0 / 8 * kS, 0.5);
+  EXPECT_NEAR(nanoseconds("reduce_scatter_direct", full, kMiB), 50 + 1.0 / 8 * kS, 0.5);
+  EXPECT_NEAR(nanoseconds("all_gather_direct", hub, kMiB), 50 + 7.0 / 8 * kS, 0.5);
   EXPECT_NEAR(nanoseconds("recursive_doubling", full, 1024), 3 * (50 + 16), 0.5);
   EXPECT_NEAR(nanoseconds("barrier_dissemination", full, 0), 3 * 50, 0.5);
+}
+
+// With the figures of peer_64B_50ns, messages of 16,352 bytes and 8 slots: what slabs hide and where they leave gaps.
+TEST(ClosedForms, SlabsAndMessages) {
+  const auto with_messages = [](const char* name, const Group& g, double bytes) {
+    CostQuery q;
+    q.ranks = g.size();
+    q.bytes = bytes;
+    q.latency = 50e-9;
+    q.bandwidth = 64e9;
+    q.group = &g;
+    q.message_bytes = 16352;
+    q.slots = 8;
+    return builtin().find(name)->time(q) * 1e9;
+  };
+  const double message = 16352 / 64.0;  // ns on the link
+  const Group ring = make_group(8), torus = grid(SipTopology::Torus2d, 8, 8), mesh = grid(SipTopology::Mesh2d, 4, 4);
+  // 14 steps of a slab of 7 messages, and of one of a message and 256 bytes, which is shorter than what it waits for.
+  EXPECT_NEAR(with_messages("ring", ring, kMiB), 14 * (7 * message + message + 50) + 4, 1);
+  // What fits into one message takes the textbook's time.
+  EXPECT_NEAR(with_messages("ring", ring, 8192), 14 * (50 + 16), 0.5);
+  EXPECT_NEAR(with_messages("ring", ring, 8192), nanoseconds("ring", ring, 8192), 0.5);
+  for (const char* name : {"ring", "ring_bidirectional"}) {
+    EXPECT_NEAR(with_messages(name, ring, 64 * kMiB) / nanoseconds(name, ring, 64 * kMiB), 1, 0.001) << name;
+  }
+  EXPECT_NEAR(with_messages("torus_2d", torus, 64 * kMiB), 63.0 / 64 * 64 * kS / 2, 300) << "latencies are hidden";
+  // The sums and the results of the second dimension share the time on a line's links: 7/8 and not 15/16.
+  EXPECT_NEAR(with_messages("mesh_2d", mesh, 64 * kMiB), 7.0 / 8 * 64 * kS, 1000);
 }
 
 SystemConfig machine(const Group& g) {
@@ -73,15 +106,46 @@ std::string chosen(Collective c, const Group& g, double bytes, uint64_t count = 
 TEST(Select, FastestForTopologyAndSize) {
   EXPECT_EQ(chosen(Collective::AllReduce, make_group(8), kMiB), "ring_bidirectional");
   EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Torus2d, 4, 4), kMiB), "torus_2d");
-  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Mesh2d, 4, 4), kMiB), "mesh_2d");
+  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Mesh2d, 4, 4), 64 * kMiB), "mesh_2d");
   EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Mesh2d, 3, 3), kMiB), "mesh_2d");
-  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::FullyConnected, 8, 1), 64), "recursive_doubling");
+  const Group joined = grid(SipTopology::FullyConnected, 8, 1);
+  EXPECT_EQ(chosen(Collective::AllReduce, joined, kMiB), "direct");
+  EXPECT_EQ(chosen(Collective::ReduceScatter, joined, kMiB), "reduce_scatter_direct");
+  EXPECT_EQ(chosen(Collective::AllGather, joined, kMiB), "all_gather_direct");
+  EXPECT_EQ(chosen(Collective::AllToAll, joined, kMiB), "all_to_all_direct");
+  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Switch, 8, 1), 4096), "direct");
+  // More peers than a PE has queue pairs.
+  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::FullyConnected, 100, 1), 64), "recursive_doubling");
   EXPECT_EQ(chosen(Collective::Broadcast, make_group(8), 64 * kMiB), "broadcast_ring");
   EXPECT_EQ(chosen(Collective::Broadcast, make_group(8), 64), "broadcast_tree");
   EXPECT_EQ(chosen(Collective::ReduceScatter, grid(SipTopology::Mesh2d, 3, 3), kMiB), "reduce_scatter_line");
   // More peers than a PE has queue pairs.
   EXPECT_EQ(chosen(Collective::AllToAll, make_group(100), kMiB), "all_to_all_ring");
   EXPECT_EQ(chosen(Collective::Barrier, make_group(8), 0), "barrier_dissemination");
+}
+
+TEST(Select, PassesOverWhatHasNoRoom) {
+  const Group g = grid(SipTopology::FullyConnected, 8, 1);
+  std::set<std::string> asked;
+  const auto no_room = [&](const AlgorithmModule& m) {
+    asked.insert(m.name);
+    return std::string(m.name == "direct" ? "all taken" : "");
+  };
+  const auto select = [&](const RoomFor& room, const std::set<const AlgorithmModule*>& preferred = {}) {
+    return select_algorithm(builtin(), Collective::AllReduce, g, lane_shape(1), kMiB, machine(g), preferred, room);
+  };
+  const Selection s = select(no_room);
+  ASSERT_NE(s.module, nullptr);
+  EXPECT_EQ(s.module->name, select({}).candidates[1].module->name);
+  EXPECT_THAT(s.text, HasSubstr("; no room for direct: all taken"));
+  EXPECT_EQ(asked, (std::set<std::string>{"direct", s.module->name})) << "the slower ones are not asked";
+  // Of the preferred ones none fits: the others come in.
+  EXPECT_EQ(select(no_room, {builtin().find("direct")}).module, s.module);
+  const Selection none = select([](const AlgorithmModule&) { return std::string("full"); });
+  EXPECT_EQ(none.module, nullptr);
+  EXPECT_THAT(none.text, HasSubstr("no algorithm does all_reduce of 1048576 bytes"));
+  EXPECT_THAT(none.text, HasSubstr("; no room for direct, "));
+  EXPECT_THAT(none.text, HasSubstr("recursive_doubling: full"));
 }
 
 TEST(Select, SaysWhatAndWhy) {

@@ -1,0 +1,20 @@
+// What the JSON files of all commands that run something have in common.
+#pragma once
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "models/core/config/system_config.h"
+
+namespace ahbm::platform {
+
+/// {"command", "version", "config", "notes", "results": []}; `config` loads again as a topology file.
+nlohmann::ordered_json run_document(const std::string& command, const SystemConfig& config,
+                                    const std::vector<std::string>& notes);
+
+/// "error", and of a stall the rows of the report as "stall". \param failure  what ended the run, or null
+void add_failure(nlohmann::ordered_json& document, const std::exception* failure);
+
+}  // namespace ahbm::platform
