@@ -301,15 +301,17 @@ void DistributedContext::perform(const GroupPtr& g, const WorkPtr& work) {
   }
 
   CollectiveRecord& record = *op.record;
-  record.spans.resize(record.world_size);
+  record.spans.resize(record.members.size());
   for (uint32_t r = 0; r < op.launches.size(); ++r) {
     if (work->rank && *work->rank != r) continue;
-    CollectiveSpan& span = record.spans[r];
+    if (op.launches[r].empty()) continue;
+    // A transfer between two has only these as members.
+    const auto member = std::find(record.members.begin(), record.members.end(), g->global_ranks[r]);
+    CollectiveSpan& span = record.spans.at(static_cast<size_t>(member - record.members.begin()));
     for (const Launch& l : op.launches[r]) {
       span.start = span.start == 0 ? l->first_sent() : std::min(span.start, l->first_sent());
       span.end = std::max(span.end, l->last_arrived());
     }
-    if (span.end == 0) continue;
     record.start = record.start == 0 ? span.start : std::min(record.start, span.start);
     record.end = std::max(record.end, span.end);
   }

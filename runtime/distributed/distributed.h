@@ -82,7 +82,7 @@ struct CollectiveRecord {
   uint64_t bytes = 0;
   Ps start = 0;                       ///< the first descriptor leaves the host; 0 when nothing was launched
   Ps end = 0;                         ///< the last completion has arrived
-  std::vector<CollectiveSpan> spans;  ///< by group rank
+  std::vector<CollectiveSpan> spans;  ///< as `members`
   uint32_t connections = 0;           ///< made for this call, before `start`
   uint32_t parts = 0;                 ///< ranks that have finished
   uint32_t group = 0;                 ///< number of the process group in this context, 0: the default one
