@@ -20,7 +20,7 @@ std::optional<DType> parse_dtype(std::string_view name);
 /// Accepts sum, avg (mean), max, min, product (prod).
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 bool is_floating(DType dtype);
-/// Whether tiles compute on it (fp32, fp16, bf16, int32); the others are stored, copied and reduced.
+/// Whether matrices are multiplied in it and fractions scale it (fp32, fp16, bf16, int32).
 bool has_arithmetic(DType dtype);
 /// Whether `reduce` does the operator on the dtype: everything but an average of bools.
 bool can_reduce(ReduceOp op, DType dtype);

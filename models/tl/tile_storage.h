@@ -29,7 +29,7 @@ struct Tile::Storage {
   uint64_t ready = 0;  ///< the implementation's stamp from which on the values are there
 };
 
-/// Calls f with a value of the element type, for the dtypes that the machine computes on.
+/// Calls f with a value of the element type, for the dtypes that matrices are multiplied in.
 template <typename F>
 void dispatch_arithmetic(const char* what, DType t, F&& f) {
   switch (t) {
@@ -46,6 +46,23 @@ void dispatch_arithmetic(const char* what, DType t, F&& f) {
   }
   throw NotImplementedError(
       fmt::format("{} on {}: the machine computes on float, half, bfloat16 and int32", what, ahbm::to_string(t)));
+}
+
+/// The same for the dtypes that the vector unit computes on: all but bools.
+template <typename F>
+void dispatch_numbers(const char* what, DType t, F&& f) {
+  switch (t) {
+    case DType::Int8:
+      return f(int8_t{});
+    case DType::UInt8:
+      return f(uint8_t{});
+    case DType::Int64:
+      return f(int64_t{});
+    case DType::Bool:
+      throw NotImplementedError(fmt::format("{} on bool: expected a number type", what));
+    default:
+      return dispatch_arithmetic(what, t, f);
+  }
 }
 
 /// The same for every dtype that is stored; a Bool is a uint8_t.
@@ -71,10 +88,12 @@ void dispatch_every(DType t, F&& f) {
 }
 
 template <typename T>
-constexpr bool kInteger = std::is_same_v<T, int32_t>;
+constexpr bool kInteger = std::is_integral_v<T>;
 /// The type in which one operation on T is made; integers wrap, so they are taken as unsigned where it matters.
 template <typename T>
-using Wide = std::conditional_t<kInteger<T>, int32_t, float>;
+using Wide = std::conditional_t<kInteger<T>, std::conditional_t<sizeof(T) == 8, int64_t, int32_t>, float>;
+template <typename T>
+constexpr DType kWideType = kInteger<T> ? (sizeof(T) == 8 ? DType::Int64 : DType::Int32) : DType::Float32;
 
 template <typename T>
 using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;

@@ -41,15 +41,16 @@ void with_compare(Compare f, Body&& body) {
   }
 }
 
-/// Body(step, identity) with the operator on `Acc`, float or a wrapping int32.
+/// Body(step, identity) with the operator on `Acc`, float or a wrapping int32 or int64.
 template <typename Acc, typename Body>
 void with_fold(Fold f, Body&& body) {
-  constexpr bool kInteger = std::is_same_v<Acc, int32_t>;
+  constexpr bool kWraps = kInteger<Acc>;
   using Limits = std::numeric_limits<Acc>;
   const auto wrap = [](auto op) {
     return [op](Acc a, Acc b) {
-      if constexpr (kInteger) {
-        return static_cast<Acc>(op(static_cast<uint32_t>(a), static_cast<uint32_t>(b)));
+      if constexpr (kWraps) {
+        using Unsigned = std::make_unsigned_t<Acc>;
+        return static_cast<Acc>(op(static_cast<Unsigned>(a), static_cast<Unsigned>(b)));
       } else {
         return op(a, b);
       }
@@ -234,7 +235,7 @@ Tile Tl::fold(Fold f, const Tile& x) {
   const Tile::Storage& a = storage(x, "fold");
   Tile out = make_tile(a.rows, 1, a.dtype);
   Tile::Storage& s = *out.m_storage;
-  dispatch_arithmetic("fold", a.dtype, [&](auto tag) {
+  dispatch_numbers("fold", a.dtype, [&](auto tag) {
     using T = decltype(tag);
     using Acc = Wide<T>;
     if (!functional()) return;
@@ -263,7 +264,7 @@ Tile Tl::fold_down(Fold f, const Tile& x) {
   const Tile::Storage& a = storage(x, "fold_down");
   Tile out = make_tile(1, a.cols, a.dtype);
   Tile::Storage& s = *out.m_storage;
-  dispatch_arithmetic("fold_down", a.dtype, [&](auto tag) {
+  dispatch_numbers("fold_down", a.dtype, [&](auto tag) {
     using T = decltype(tag);
     using Acc = Wide<T>;
     if (!functional()) return;
@@ -284,7 +285,7 @@ Tile Tl::scan(const Tile& x) {
   const Tile::Storage& a = storage(x, "scan");
   Tile out = make_tile(a.rows, a.cols, a.dtype);
   Tile::Storage& s = *out.m_storage;
-  dispatch_arithmetic("scan", a.dtype, [&](auto tag) {
+  dispatch_numbers("scan", a.dtype, [&](auto tag) {
     using T = decltype(tag);
     using Acc = Wide<T>;
     if (!functional()) return;
@@ -308,7 +309,7 @@ Tile Tl::arg(Fold f, const Tile& x) {
   if (a.cols == 0) throw ProtocolError(fmt::format("arg of {} rows without columns", a.rows));
   Tile out = make_tile(a.rows, 1, DType::Int64);
   Tile::Storage& s = *out.m_storage;
-  dispatch_arithmetic("arg", a.dtype, [&](auto tag) {
+  dispatch_numbers("arg", a.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (!functional()) return;
     for (uint64_t r = 0; r < a.rows; ++r) {

@@ -308,25 +308,35 @@ float apply(Unary f, float x) {
   return x;
 }
 
-uint32_t wrapped(int32_t v) {
-  return static_cast<uint32_t>(v);
+/// Integers are int32_t or int64_t and wrap.
+template <typename I>
+auto wrapped(I v) {
+  return static_cast<std::make_unsigned_t<I>>(v);
+}
+template <typename I>
+I negated(I x) {
+  return static_cast<I>(0 - wrapped(x));
 }
 
-int32_t apply(Unary f, int32_t x) {
+template <typename I>
+std::enable_if_t<std::is_integral_v<I>, I> apply(Unary f, I x) {
   switch (f) {
     case Unary::Neg:
-      return static_cast<int32_t>(0 - wrapped(x));
+      return negated(x);
     case Unary::Abs:
-      return x < 0 ? static_cast<int32_t>(0 - wrapped(x)) : x;
+      return x < 0 ? negated(x) : x;
     case Unary::Relu:
-      return std::max(x, 0);
+      return std::max<I>(x, 0);
     case Unary::Sign:
       return (x > 0) - (x < 0);
     case Unary::Square:
-      return static_cast<int32_t>(wrapped(x) * wrapped(x));
+      return static_cast<I>(wrapped(x) * wrapped(x));
     default:
-      throw NotImplementedError(fmt::format("{} on int32", name_of(f)));
+      return x;  // integers_do says no
   }
+}
+bool integers_do(Unary f) {
+  return f == Unary::Neg || f == Unary::Abs || f == Unary::Relu || f == Unary::Sign || f == Unary::Square;
 }
 
 float apply(Binary f, float a, float b) {
@@ -349,28 +359,29 @@ float apply(Binary f, float a, float b) {
   return a;
 }
 
-int32_t apply(Binary f, int32_t a, int32_t b) {
+template <typename I>
+std::enable_if_t<std::is_integral_v<I>, I> apply(Binary f, I a, I b) {
   switch (f) {
     case Binary::Add:
-      return static_cast<int32_t>(wrapped(a) + wrapped(b));
+      return static_cast<I>(wrapped(a) + wrapped(b));
     case Binary::Sub:
-      return static_cast<int32_t>(wrapped(a) - wrapped(b));
+      return static_cast<I>(wrapped(a) - wrapped(b));
     case Binary::Mul:
-      return static_cast<int32_t>(wrapped(a) * wrapped(b));
+      return static_cast<I>(wrapped(a) * wrapped(b));
     case Binary::Div:
       if (b == 0) throw std::domain_error("integer division by 0 in a tile");
-      return b == -1 ? static_cast<int32_t>(0 - wrapped(a)) : a / b;
+      return b == -1 ? negated(a) : a / b;
     case Binary::Max:
       return std::max(a, b);
     case Binary::Min:
       return std::min(a, b);
     case Binary::Pow: {
       if (b < 0) throw std::domain_error("an integer to a negative power in a tile");
-      uint32_t result = 1, factor = wrapped(a);
-      for (uint32_t left = wrapped(b); left != 0; left >>= 1, factor *= factor) {
+      std::make_unsigned_t<I> result = 1, factor = wrapped(a);
+      for (auto left = wrapped(b); left != 0; left >>= 1, factor *= factor) {
         if ((left & 1) != 0) result *= factor;
       }
-      return static_cast<int32_t>(result);
+      return static_cast<I>(result);
     }
   }
   return a;
@@ -468,9 +479,12 @@ Tile Tl::full(uint64_t rows, uint64_t cols, DType t, double v) {
 
 Tile Tl::unary(Unary f, const Tile& x) {
   const Tile::Storage& a = storage(x, name_of(f));
+  if (!is_floating(a.dtype) && !integers_do(f)) {
+    throw NotImplementedError(fmt::format("{} on {}", name_of(f), ahbm::to_string(a.dtype)));
+  }
   Tile y = make_tile(a.rows, a.cols, a.dtype);
   Tile::Storage& s = *y.m_storage;
-  dispatch_arithmetic(name_of(f), a.dtype, [&](auto tag) {
+  dispatch_numbers(name_of(f), a.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (!functional()) return;
     matrix<T>(s.data, s.rows, s.cols) =
@@ -495,7 +509,7 @@ Tile Tl::binary(Binary f, const Tile& a, const Tile& b) {
   }
   Tile out = make_tile(x.rows, x.cols, x.dtype);
   Tile::Storage& s = *out.m_storage;
-  dispatch_arithmetic(name_of(f), x.dtype, [&](auto tag) {
+  dispatch_numbers(name_of(f), x.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (!functional() || s.bytes == 0) return;
     with_binary(f, [&](auto op) {
@@ -520,16 +534,17 @@ Tile Tl::binary(Binary f, const Tile& a, double b) {
   const Tile::Storage& x = storage(a, name_of(f));
   Tile out = make_tile(x.rows, x.cols, x.dtype);
   Tile::Storage& s = *out.m_storage;
-  dispatch_arithmetic(name_of(f), x.dtype, [&](auto tag) {
+  dispatch_numbers(name_of(f), x.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (!functional() || s.bytes == 0) return;
-    if (f == Binary::Mul) {  // the rule of `scale`: integers are multiplied in double
+    const bool wraps = kInteger<T> && b == std::trunc(b);
+    if (f == Binary::Mul && !wraps) {  // the rule of `scale`: integers are multiplied by a fraction in double
       std::memcpy(s.data, x.data, s.bytes);
       scale(s.dtype, s.data, out.size(), b);
       return;
     }
     Wide<T> scalar{};
-    store_element(kInteger<T> ? DType::Int32 : DType::Float32, &scalar, 0, b);
+    store_element(kWideType<T>, &scalar, 0, b);
     with_binary(f, [&](auto op) {
       matrix<T>(s.data, s.rows, s.cols) = matrix<T>(x.data, x.rows, x.cols).unaryExpr([op, scalar](T v) {
         return static_cast<T>(op(Wide<T>(v), scalar));
@@ -546,7 +561,7 @@ Tile Tl::fold_rows(const char* what, const Tile& x, Step&& step) {
   if (a.cols == 0) throw ProtocolError(fmt::format("{} of {} rows without columns", what, a.rows));
   Tile y = make_tile(a.rows, 1, a.dtype);
   Tile::Storage& s = *y.m_storage;
-  dispatch_arithmetic(what, a.dtype, [&](auto tag) {
+  dispatch_numbers(what, a.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (!functional()) return;
     const auto in = matrix<T>(a.data, a.rows, a.cols);
@@ -608,7 +623,7 @@ Tile Tl::dot(const Tile& a, const Tile& b, const Tile& acc) {
     } else {
       c.setZero();
     }
-    if constexpr (kInteger<T> || std::is_same_v<T, float>) {
+    if constexpr (sizeof(T) == sizeof(Acc)) {
       c.noalias() += matrix<Acc>(x.data, x.rows, x.cols) * matrix<Acc>(y.data, y.rows, y.cols);
     } else {
       const Matrix<float> left = matrix<T>(x.data, x.rows, x.cols).template cast<float>();

@@ -279,7 +279,7 @@ class Tl {
   /// rows begin with row `first_row` of its matrix.
   Tile triangle(const Tile& x, bool upper, int64_t first_row, int64_t diagonal, double fill);
 
-  // On fp32, fp16, bf16 and int32, of x's dtype; computed in fp32 (integers wrap), rounded once.
+  // On every dtype but bool, of x's dtype; computed in fp32 (integers wrap), rounded once.
   /// Folds the columns into rows x 1. Element c of a row goes to accumulator c % 32 in order; then accumulator i takes
   /// i + 16, i + 8, ..., i + 1. A row without columns gives the operator's identity.
   Tile fold(Fold f, const Tile& x);

@@ -32,11 +32,6 @@ inline uint64_t tile_elements(DType a, DType b = DType::Bool, DType c = DType::B
   return kTileBytes / std::max({item_bytes(a), item_bytes(b), item_bytes(c)});
 }
 
-/// What the machine computes in for elements of `t`: fp32, or the integer itself.
-inline DType accumulator(DType t) {
-  return is_floating(t) ? DType::Float32 : DType::Int32;
-}
-
 inline tl::Tile as_dtype(tl::Tl& tl, const tl::Tile& x, DType t) {
   return x.dtype() == t ? x : tl.cast(x, t);
 }

@@ -94,7 +94,7 @@ class Product {
         acc = m_tl.dot(fetch_a(s, i, m, k, depth, step), b, acc);
         k += depth;
       }
-      if (!acc) acc = m_tl.zeros(m, n, accumulator(m_dtype));
+      if (!acc) acc = m_tl.zeros(m, n, is_floating(m_dtype) ? DType::Float32 : DType::Int32);
       finish(s, i, j, acc);
       j += n;
     }

@@ -28,6 +28,7 @@
 
 #include <cstdint>
 
+#include "models/core/dtype.h"
 #include "models/tl/kernel_registry.h"
 
 namespace ahbm::kernels {
@@ -57,6 +58,11 @@ constexpr Elementwise operator+(Elementwise family, F f) {
 enum class Map : uint8_t { Identity, NonZero, Power };  ///< NonZero: 0 or 1; Power: |x|^p (p 0: NonZero, inf: |x|)
 /// What becomes of a fold.
 enum class Finish : uint8_t { None, Mean, Root, NonZero, RootMean };  ///< x / count; x^(1/p); x != 0; sqrt(x / count)
+
+/// What elements of `t` are folded in.
+constexpr DType accumulator(DType t) {
+  return t == DType::Float32 || t == DType::Float16 || t == DType::BFloat16 ? DType::Float32 : DType::Int64;
+}
 
 enum class Rows : uint8_t {
   Softmax,

@@ -27,7 +27,7 @@ Binary binary_of(Fold f) {
   return Binary::Add;
 }
 
-/// x as the numbers that are folded, in fp32 or int32.
+/// x as the numbers that are folded, in fp32 or int64.
 Tile mapped(tl::Tl& tl, Map map, double p, const Tile& x) {
   const DType acc = accumulator(x.dtype());
   if (map == Map::NonZero || (map == Map::Power && p == 0)) {
@@ -74,7 +74,7 @@ struct Reduction {
     return mapped(tl, map, p, tl.load(src + at * item_bytes(src_dtype), rows, cols, stride, src_dtype));
   }
   Tile merged(tl::Tl& tl, const Tile& acc, const Tile& x) const { return acc ? tl.binary(binary_of(fold), acc, x) : x; }
-  uint64_t tile() const { return tile_elements(src_dtype, DType::Float32); }
+  uint64_t tile() const { return tile_elements(src_dtype, accumulator(src_dtype)); }
 
   /// Whole rows: as many at once as a tile takes, or one in pieces.
   void rows(tl::Tl& tl, uint64_t a, uint64_t r) const {

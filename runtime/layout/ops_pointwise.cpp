@@ -227,6 +227,8 @@ OpDecision decide_pointwise(RuleContext& ctx) {
   } else {
     dtype = ctx.in(0).dtype();
     for (const DTensorSpec& in : ctx.inputs) dtype = promote(dtype, in.dtype());
+    const bool number = ctx.op >= Op::AddScalar && ctx.op <= Op::MinimumScalar;
+    if (number && dtype == DType::Bool) dtype = DType::Int64;
   }
   OpDecision decision = make_decision(ctx, required);
   add_output(decision, ctx, std::move(out), shape, dtype);

@@ -28,8 +28,17 @@ std::optional<Placement> pending(const RuleContext& ctx) {
   }
 }
 
+/// Integers and bools are added up and multiplied in int64.
+DType widened(DType t) {
+  return is_floating(t) ? t : DType::Int64;
+}
+
 DType result_dtype(const RuleContext& ctx) {
   switch (ctx.op) {
+    case Op::Sum:
+    case Op::Prod:
+    case Op::Cumsum:
+      return widened(ctx.in(0).dtype());
     case Op::All:
     case Op::Any:
       return DType::Bool;
@@ -80,7 +89,7 @@ OpDecision decide_cumsum(RuleContext& ctx) {
   Placements target =
       replicate_where(in.placements(), [&](const Placement& p) { return is_partial(p) || is_shard(p, dim); });
   OpDecision decision = make_decision(ctx, {target});
-  add_output(decision, ctx, std::move(target), in.shape(), in.dtype());
+  add_output(decision, ctx, std::move(target), in.shape(), result_dtype(ctx));
   return decision;
 }
 
@@ -96,7 +105,9 @@ OpDecision decide_reduction(RuleContext& ctx) {
   bool keep = left.has_value();
   for (const Placement& p : in.placements()) {
     // A pending reduction may stay only if it is the same one; norms and bool-or do not go through sums of pieces.
-    if (is_partial(p)) keep = keep && ctx.op != Op::Norm && ctx.op != Op::Any && p == *left;
+    // Nor do pieces that wrap in a narrower type.
+    const bool widens = result_dtype(ctx) != in.dtype() && (ctx.op == Op::Sum || ctx.op == Op::Prod);
+    if (is_partial(p)) keep = keep && ctx.op != Op::Norm && ctx.op != Op::Any && !widens && p == *left;
   }
   if (ctx.op == Op::Mean) {
     for (const int64_t d : dims) {

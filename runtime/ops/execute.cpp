@@ -10,10 +10,10 @@ void refuse(Op op, const std::string& why) {
   throw NotImplementedError(fmt::format("{}: {}", dtensor::to_string(op), why));
 }
 
-void require_arithmetic(Op op, DType dtype) {
+void require_matrix(Op op, DType dtype) {
   if (has_arithmetic(dtype)) return;
-  refuse(op,
-         fmt::format("on {}: the machine computes on float, half, bfloat16 and int32; cast first", to_string(dtype)));
+  refuse(op, fmt::format("on {}: matrices are multiplied in float, half, bfloat16 and int32; cast first",
+                         to_string(dtype)));
 }
 
 Tensor apply(const Call& call, Op op, const OpArgs& args, const std::vector<Tensor>& inputs, const OpOutput& output) {

@@ -120,8 +120,8 @@ Dims to_dims(const Shape& shape);
 Shape to_shape(const Dims& dims);
 /// "mm: ..." \throws NotImplementedError
 [[noreturn]] void refuse(Op op, const std::string& why);
-/// \throws NotImplementedError unless tiles compute on the dtype
-void require_arithmetic(Op op, DType dtype);
+/// \throws NotImplementedError unless the dtype is one that matrices are multiplied in
+void require_matrix(Op op, DType dtype);
 inline uint64_t word(DType t) {
   return static_cast<uint64_t>(t);
 }

@@ -204,7 +204,7 @@ Problem problem_of(const Call& call, Tensor a, Tensor b) {
   Problem p;
   p.transposed = call.op == Op::Linear;
   const DType dtype = dtensor::promote(a.dtype(), b.dtype());
-  require_arithmetic(call.op, dtype);
+  require_matrix(call.op, dtype);
   if (a.shape().size() == 1) a = reshaped(call.context, a, {1, a.elements()}, by_rows(a.policy()));
   if (b.shape().size() == 1) b = reshaped(call.context, b, {b.elements(), 1}, by_rows(b.policy()));
   const Shape as = a.shape(), bs = b.shape();
@@ -228,7 +228,7 @@ Problem problem_of(const Call& call, Tensor a, Tensor b) {
 
 Tensor run_sdpa(const Call& call) {
   const Tensor &q = call.in(0), &k = call.in(1), &v = call.in(2);
-  require_arithmetic(call.op, q.dtype());
+  require_matrix(call.op, q.dtype());
   if (!is_floating(q.dtype())) refuse(call.op, fmt::format("on {}: expected a floating type", to_string(q.dtype())));
   const uint64_t heads = q.shape()[1], kv_heads = k.shape()[1], length = q.shape()[2], keys = k.shape()[2];
   if (layout::element_count(call.out().shape) == 0) {
@@ -300,7 +300,7 @@ Tensor run_matmul(const Call& call) {
     return make(call.context, call.out().shape, call.out().dtype, call.policy);
   }
   Problem p = problem_of(call, call.in(lhs), call.inputs.at(lhs + 1));
-  if (bias.deployed()) require_arithmetic(call.op, bias.dtype());
+  if (bias.deployed()) require_matrix(call.op, bias.dtype());
   const bool as_row = bias.deployed() && bias.elements() == p.n && !bias.shape().empty() &&
                       bias.shape().back() == p.n && is_floating(bias.dtype()) == is_floating(p.a.dtype());
   if (as_row) p.bias = bias;

@@ -158,14 +158,15 @@ DType compute_dtype(const Call& call) {
   DType t = call.in(0).dtype();
   if (op == Op::MaskedFill) return t;
   for (const Tensor& in : call.inputs) t = dtensor::promote(t, in.dtype());
-  const bool whole = std::trunc(call.args.value) == call.args.value && std::fabs(call.args.value) < 0x1p31;
+  const double limit = t == DType::Int64 || t == DType::Bool ? 0x1p53 : 0x1p31;
+  const bool whole = std::trunc(call.args.value) == call.args.value && std::fabs(call.args.value) < limit;
   if (compares_value(op)) {
     if (t == DType::Bool) return whole ? DType::Int32 : DType::Float32;
     return is_floating(t) || whole ? t : DType::Float32;
   }
   if (takes_every_dtype(op)) return t;
+  if (!is_floating(t) && !call.args.inplace) t = dtensor::promote(t, call.out().dtype);
   if (is_floating(call.out().dtype) && !is_floating(t)) t = call.out().dtype;
-  require_arithmetic(op, t);
   if (is_floating(t)) {
     if (!is_floating(call.out().dtype)) {
       refuse(op, fmt::format("a result of {} into {}: expected a floating type; cast the operands", to_string(t),
@@ -180,7 +181,11 @@ DType compute_dtype(const Call& call) {
   if (op == Op::PowScalar && call.args.value < 0) {
     refuse(op, fmt::format("{} on {}: expected a power of at least 0; cast first", call.args.value, to_string(t)));
   }
-  return t;
+  if (t != DType::Bool) return t;
+  if (op == Op::Sub || op == Op::Neg || op == Op::SubScalar || op == Op::RsubScalar) {
+    refuse(op, "on bool: expected a number type; use logical_not or cast first");
+  }
+  return DType::Int32;  // what is not 0 then is true: a sum of bools is an "or", a product an "and"
 }
 
 bool same_place(const Tensor& t, const Tensor& out) {

@@ -134,7 +134,8 @@ class Reducer {
     const layout::Layout& l = m_placed.layout();
     const uint64_t cubes = l.replicated_over_cubes() ? 1 : l.cubes(), pes = l.replicated_over_pes() ? 1 : l.pes();
     const DPPolicy policy = by_rows(m_middle.tensor.policy());
-    const Tensor parts = make(m_call.context, {cubes * pes, m_middle.b}, kernels_accumulator(), policy);
+    const Tensor parts =
+        make(m_call.context, {cubes * pes, m_middle.b}, kernels::accumulator(m_middle.tensor.dtype()), policy);
     const Placed at(m_call.context, parts);
     KernelLaunch launch(m_call.context, "reduce");
     for (const layout::Shard& s : l.shards()) {
@@ -148,8 +149,6 @@ class Reducer {
   }
 
  private:
-  DType kernels_accumulator() const { return is_floating(m_middle.tensor.dtype()) ? DType::Float32 : DType::Int32; }
-
   void reduce(KernelLaunch& launch, const layout::Shard& s, uint64_t a, uint64_t r, Finish finish, const Tensor& out,
               Addr dst) const {
     launch.on(m_placed.sip(), s.cube, s.pe) = {static_cast<uint64_t>(m_plan.map),
@@ -263,7 +262,6 @@ Tensor run_reduction(const Call& call) {
   if (call.op == Op::Cumsum) return run_rows(call);
   const Tensor& in = call.in(0);
   const bool truth = call.op == Op::All || call.op == Op::Any;
-  if (!truth) require_arithmetic(call.op, in.dtype());
   const bool floating = call.op == Op::Mean || call.op == Op::Norm || call.op == Op::Var || call.op == Op::Std ||
                         call.op == Op::LogSumExp;
   if (floating && !is_floating(in.dtype())) {

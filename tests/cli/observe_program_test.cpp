@@ -141,6 +141,20 @@ TEST_F(ObserveProgram, TraceShowsEveryMessageAndEveryPass) {
   }
 }
 
+TEST_F(ObserveProgram, EveryMemberOfATransferHasASlice) {
+  const auto r = test::run_program("sendrecv -c ring4 --group 0,2,3 -b 1K -e 1K --trace " + file("t.json"));
+  ASSERT_EQ(r.code, 0);
+  const TraceFile trace(read(file("t.json")));
+  trace.expect_laminar();
+  EXPECT_EQ(trace.count("system.rank1"), 0u) << "not in the group";
+  for (const char* rank : {"system.rank0", "system.rank2", "system.rank3"}) EXPECT_GT(trace.count(rank), 0u) << rank;
+  for (const auto& s : trace.slices) {
+    if (s.name == "send_recv send_recv") {
+      EXPECT_LT(s.dur, us(100));
+    }
+  }
+}
+
 TEST_F(ObserveProgram, TwoTracesOfOneRunAreTheSame) {
   ASSERT_EQ(tiny("--trace " + file("a.json") + " --vcd " + file("a.vcd") + " --stats " + file("a.yaml")).code, 0);
   ASSERT_EQ(tiny("--trace " + file("b.json") + " --vcd " + file("b.vcd") + " --stats " + file("b.yaml")).code, 0);

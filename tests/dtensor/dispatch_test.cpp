@@ -205,6 +205,29 @@ TEST_F(DispatchTest, APartialIsReducedBeforeItIsRead) {
   });
 }
 
+TEST_F(DispatchTest, IntegersAddUpInInt64OverRanks) {
+  World w(3);
+  run([&] {
+    w.on_ranks([&](uint32_t) {
+      const DeviceMesh mesh = init_device_mesh(w.ctx, "sip", {3});
+      for (const DType t : {DType::Int8, DType::UInt8, DType::Bool, DType::Int64}) {
+        const DTensor x = distribute_tensor(w.ctx.full({50, 4}, t == DType::Bool ? 1 : 100, t), mesh, {Shard{0}});
+        const DTensor total = sum(x);
+        EXPECT_EQ(total.dtype(), DType::Int64);
+        EXPECT_EQ(total.placements(), Placements{Partial{}});
+        EXPECT_EQ(total.item(), t == DType::Bool ? 200 : 20000);
+        EXPECT_EQ(max(x).dtype(), t);
+        EXPECT_EQ(max(x).item(), t == DType::Bool ? 1 : 100);
+      }
+      // Pieces of 100 that wrap in int8 are reduced before they are added up.
+      const DTensor pieces = from_local(w.ctx.full({2}, 100, DType::Int8), mesh, {Partial{}});
+      const CommDebugMode comm(w.ctx);
+      EXPECT_EQ(sum(pieces).item(), 2 * 44);
+      EXPECT_EQ(comm.total(), 1u);
+    });
+  });
+}
+
 TEST_F(DispatchTest, LossParallelEqualsTheGatheredLoss) {
   World w(4);
   run([&] {
@@ -222,6 +245,33 @@ TEST_F(DispatchTest, LossParallelEqualsTheGatheredLoss) {
           expect_same(to_array(got.to_local()), expected, std::to_string(classes) + " classes");
         }
       }
+    });
+  });
+}
+
+TEST_F(DispatchTest, IgnoredTargetsDoNotCountHoweverTheBatchIsCut) {
+  World w(3);
+  run([&] {
+    w.on_ranks([&](uint32_t) {
+      const DeviceMesh mesh = init_device_mesh(w.ctx, "sip", {3});
+      const Tensor target = w.ctx.from_host<int64_t>({7}, DType::Int64, {0, -100, 2, -100, 1, -100, -100});
+      const Tensor logits = to_tensor(w.ctx, arange({7, 5}));  // every row alike but for a constant
+      const double total = std::log(1 + std::exp(-1) + std::exp(-2) + std::exp(-3) + std::exp(-4));
+      // The last rank has no target that counts.
+      const double mean = total + (4.0 + 2.0 + 3.0) / 3;
+      for (const Placement& p : {Placement(Shard{0}), Placement(Replicate{})}) {
+        const DTensor x = distribute_tensor(logits, mesh, {p}), y = distribute_tensor(target, mesh, {p});
+        expect_same(to_array(cross_entropy(x, y, LossReduction::Mean, -100).full_tensor()), {{}, {mean}}, "mean");
+        expect_same(to_array(cross_entropy(x, y, LossReduction::Sum, -100).full_tensor()), {{}, {3 * mean}}, "sum");
+        EXPECT_EQ(to_array(cross_entropy(x, y, LossReduction::None, -100).full_tensor()).data[1], 0);
+      }
+      const DTensor x = distribute_tensor(logits, mesh, {Shard{1}});
+      const DTensor y = distribute_tensor(target, mesh, {Replicate{}});
+      const CommDebugMode comm(w.ctx);
+      expect_same(to_array(cross_entropy_loss_parallel(x, y, LossReduction::Mean, -100).to_local()), {{}, {mean}},
+                  "parallel");
+      EXPECT_EQ(comm.total(), 3u);
+      EXPECT_THROW(cross_entropy(x, target, LossReduction::Mean, -100), MixedTensor);
     });
   });
 }

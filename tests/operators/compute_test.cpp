@@ -1,4 +1,6 @@
 // Operators that compute, on every policy and dtype, against sums in double on the host.
+#include <gmock/gmock.h>
+
 #include "models/core/errors.h"
 #include "tests/operators/bench.h"
 #include "tests/support/sim_test.h"
@@ -7,6 +9,7 @@ namespace ahbm::runtime::test {
 namespace {
 
 using ahbm::test::SimTest;
+using testing::HasSubstr;
 
 class ComputeTest : public SimTest {};
 
@@ -69,7 +72,7 @@ TEST_F(ComputeTest, UnaryFunctions) {
     expect_same(square(to_device(m.ctx, i, DType::Int32)), mapped(i, [](double x) { return x * x; }), "square");
     const std::string text = message_of<NotImplementedError>([&] { exp(to_device(m.ctx, i, DType::Int32)); });
     EXPECT_EQ(text, "exp: on int32: expected a floating type; cast first");
-    message_of<NotImplementedError>([&] { -m.ctx.zeros({2}, DType::Int64); });
+    EXPECT_THAT(message_of<NotImplementedError>([&] { -m.ctx.zeros({2}, DType::Bool); }), HasSubstr("on bool"));
   });
 }
 
@@ -492,6 +495,119 @@ TEST_F(ComputeTest, RunsAreBitIdenticalAndCostTime) {
     const Ps again = ahbm::test::now();
     matmul(a, m.ctx.rand({150, 900}, 2)).to_host_bytes();
     EXPECT_GT(ahbm::test::now() - again, once);
+  });
+}
+
+// --- integers and bools
+
+/// What `t` keeps of a whole number: it wraps.
+double wrapped(DType t, int64_t v) {
+  switch (t) {
+    case DType::Int8:
+      return static_cast<int8_t>(v);
+    case DType::UInt8:
+      return static_cast<uint8_t>(v);
+    case DType::Int32:
+      return static_cast<int32_t>(v);
+    default:
+      return static_cast<double>(v);
+  }
+}
+
+TEST_F(ComputeTest, IntegersOfEveryWidthWrap) {
+  Machine m(tiny(1));
+  run([&] {
+    for (const DType t : {DType::Int8, DType::UInt8, DType::Int32, DType::Int64}) {
+      const double low = t == DType::UInt8 ? 0 : -100;
+      const Array a = random({7, 9}, 51, t, low, 100), b = random({7, 9}, 52, t, low, 100);
+      const std::pair<const char*, std::function<int64_t(int64_t, int64_t)>> functions[] = {
+          {"add", [](int64_t x, int64_t y) { return x + y; }},
+          {"sub", [](int64_t x, int64_t y) { return x - y; }},
+          {"mul", [](int64_t x, int64_t y) { return x * y; }},
+          {"max", [](int64_t x, int64_t y) { return std::max(x, y); }},
+          {"min", [](int64_t x, int64_t y) { return std::min(x, y); }}};
+      for (const DPPolicy& p : policies()) {
+        const Tensor x = to_device(m.ctx, a, t, p), y = to_device(m.ctx, b, t);
+        const Tensor got[] = {x + y, x - y, x * y, maximum(x, y), minimum(x, y)};
+        for (size_t f = 0; f < 5; ++f) {
+          Array wanted = a;
+          for (size_t i = 0; i < a.v.size(); ++i) {
+            wanted.v[i] = wrapped(t, functions[f].second(static_cast<int64_t>(a.v[i]), static_cast<int64_t>(b.v[i])));
+          }
+          EXPECT_EQ(got[f].dtype(), t);
+          expect_same(got[f], wanted, std::string(functions[f].first) + " of " + to_string(t));
+        }
+        const auto with = [&](const std::function<int64_t(int64_t)>& f) {
+          return mapped(a, [&](double v) { return wrapped(t, f(static_cast<int64_t>(v))); });
+        };
+        expect_same(x * 3.0, with([](int64_t v) { return v * 3; }), "times a number");
+        expect_same(x + 100.0, with([](int64_t v) { return v + 100; }), "plus a number");
+        expect_same(square(x), with([](int64_t v) { return v * v; }), "square");
+        expect_same(-x, with([](int64_t v) { return -v; }), "neg");
+        expect_same(pow(x, 3.0), with([](int64_t v) { return v * v * v; }), "pow");
+      }
+      message_of<NotImplementedError>([&] { to_device(m.ctx, a, t) * 0.5; });
+      message_of<NotImplementedError>([&] { exp(to_device(m.ctx, a, t)); });
+    }
+    // More than a double holds.
+    const int64_t large = (int64_t{1} << 60) + 1;
+    const Tensor x = m.ctx.from_host<int64_t>({2}, DType::Int64, {large, -large});
+    EXPECT_EQ((x + x).to_host<int64_t>(), (std::vector<int64_t>{2 * large, -2 * large}));
+    EXPECT_EQ((x * 3.0).to_host<int64_t>(), (std::vector<int64_t>{3 * large, -3 * large}));
+    EXPECT_EQ(max(x).to_host<int64_t>().front(), large);
+    EXPECT_EQ(sum(x + x).to_host<int64_t>().front(), 0);
+  });
+}
+
+TEST_F(ComputeTest, ReductionsOfIntegersAndBools) {
+  Machine m(tiny(1));
+  run([&] {
+    const auto total = [](const std::vector<double>& v) {
+      double out = 0;
+      for (const double x : v) out += x;
+      return out;
+    };
+    for (const DType t : {DType::Int8, DType::UInt8, DType::Int64, DType::Bool}) {
+      const bool truth = t == DType::Bool;
+      const Array a = random({24, 31}, 53, t, truth || t == DType::UInt8 ? 0 : -90, truth ? 2 : 90);
+      for (const DPPolicy& p : policies()) {
+        const Tensor x = to_device(m.ctx, a, t, p);
+        for (const Sizes& dims : {Sizes{0}, Sizes{1}, Sizes{0, 1}}) {
+          const std::string what = name("integers", a.shape, p) + to_string(t);
+          EXPECT_EQ(sum(x, dims).dtype(), DType::Int64);
+          expect_same(sum(x, dims), reduce(a, {dims.begin(), dims.end()}, false, total), what);
+          EXPECT_EQ(max(x, dims).dtype(), t);
+          expect_same(max(x, dims),
+                      reduce(a, {dims.begin(), dims.end()}, false,
+                             [](const auto& v) { return *std::max_element(v.begin(), v.end()); }),
+                      what);
+          expect_same(min(x, dims),
+                      reduce(a, {dims.begin(), dims.end()}, false,
+                             [](const auto& v) { return *std::min_element(v.begin(), v.end()); }),
+                      what);
+        }
+        EXPECT_EQ(cumsum(x, 1).dtype(), DType::Int64);
+        EXPECT_EQ(argmax(x, 1).dtype(), DType::Int64);
+      }
+    }
+    // Sums that the narrow type does not hold.
+    EXPECT_EQ(sum(m.ctx.full({300}, 127, DType::Int8)).to_host<int64_t>().front(), 38100);
+    EXPECT_EQ(prod(m.ctx.full({5}, 100, DType::UInt8)).to_host<int64_t>().front(), 10000000000);
+    EXPECT_EQ(cumsum(m.ctx.full({3}, 200, DType::UInt8), 0).to_host<int64_t>(), (std::vector<int64_t>{200, 400, 600}));
+    const Array a = random({9}, 54, DType::Bool, 0, 2), b = random({9}, 55, DType::Bool, 0, 2);
+    const Tensor x = to_device(m.ctx, a, DType::Bool), y = to_device(m.ctx, b, DType::Bool);
+    Array either = a, both = a;
+    for (size_t i = 0; i < a.v.size(); ++i) {
+      either.v[i] = a.v[i] + b.v[i] > 0;
+      both.v[i] = a.v[i] * b.v[i];
+    }
+    EXPECT_EQ((x + y).dtype(), DType::Bool);
+    expect_same(x + y, either, "or");
+    expect_same(x * y, both, "and");
+    expect_same(maximum(x, y), either, "maximum");
+    EXPECT_EQ((x + 2.0).dtype(), DType::Int64);
+    expect_same(x + 2.0, mapped(a, [](double v) { return v + 2; }), "a number");
+    EXPECT_THAT(message_of<NotImplementedError>([&] { x - y; }), HasSubstr("use logical_not"));
   });
 }
 

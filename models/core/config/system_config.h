@@ -46,7 +46,7 @@ struct SipPort {
 
 struct PeConfig {
   uint64_t hertz = 1500000000;
-  uint32_t vector_lanes = 64;      ///< elements per cycle, for fp32, bf16, fp16 and int32 alike
+  uint32_t vector_lanes = 64;      ///< elements per cycle, of every dtype alike
   uint32_t macs_per_cycle = 4096;  ///< bf16
   bool free_compute = false;       ///< arithmetic takes no simulated time (comparison with other simulators)
   uint64_t tcm_bytes = 4 << 20;

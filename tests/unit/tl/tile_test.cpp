@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <random>
 
 #include "models/core/errors.h"
@@ -100,6 +102,38 @@ TEST_F(OnePe, NarrowTypesRoundPerOperationAndIntegersWrap) {
     store_element(DType::BFloat16, const_cast<void*>(x.data()), 0, 256.0);
     EXPECT_EQ(value_at(tl.sum_rows(x), 0), 258.0f);
   });
+}
+
+TEST_F(OnePe, EveryIntegerTypeWraps) {
+  run([](Tl& tl, const Args&) {
+    const auto element = [](const Tile& x) { return load_element(x.dtype(), x.data(), 0); };
+    const Tile small = tl.full(1, 40, DType::Int8, 100), byte = tl.full(1, 40, DType::UInt8, 200);
+    EXPECT_EQ(element(tl.add(small, small)), -56);
+    EXPECT_EQ(element(tl.mul(byte, byte)), 64);
+    EXPECT_EQ(element(tl.binary(Binary::Mul, small, 2.0)), -56);
+    EXPECT_EQ(element(tl.binary(Binary::Sub, byte, 201.0)), 255);
+    EXPECT_EQ(element(tl.unary(Unary::Neg, byte)), 56);
+    EXPECT_EQ(element(tl.unary(Unary::Abs, tl.full(1, 1, DType::Int8, -128))), -128);
+    EXPECT_EQ(element(tl.fold(Fold::Sum, small)), 4000 % 256 - 256 * (4000 % 256 > 127));
+    EXPECT_EQ(element(tl.fold(Fold::Max, byte)), 200);
+    const int64_t large = (int64_t{1} << 62) + 3;
+    Tile wide = tl.full(1, 2, DType::Int64, 0);
+    std::memcpy(const_cast<void*>(wide.data()), &large, sizeof large);
+    const Tile twice = tl.add(wide, wide);
+    int64_t got = 0;
+    std::memcpy(&got, twice.data(), sizeof got);
+    EXPECT_EQ(got, std::numeric_limits<int64_t>::min() + 6);
+    std::memcpy(&got, tl.binary(Binary::Sub, wide, 1.0).data(), sizeof got);
+    EXPECT_EQ(got, large - 1);
+    std::memcpy(&got, tl.fold(Fold::Max, wide).data(), sizeof got);
+    EXPECT_EQ(got, large);
+  });
+  EXPECT_THAT(error_of([](Tl& tl, const Args&) { tl.add(tl.zeros(1, 1, DType::Bool), tl.zeros(1, 1, DType::Bool)); }),
+              HasSubstr("add on bool"));
+  EXPECT_THAT(error_of([](Tl& tl, const Args&) { tl.binary(Binary::Mul, tl.zeros(1, 1, DType::Int8), 0.5); }),
+              HasSubstr("scale on int8"));
+  EXPECT_THAT(error_of([](Tl& tl, const Args&) { tl.dot(tl.zeros(1, 1, DType::Int64), tl.zeros(1, 1, DType::Int64)); }),
+              HasSubstr("dot on int64"));
 }
 
 TEST_F(OnePe, ErrorsNameShapesAndTypes) {
