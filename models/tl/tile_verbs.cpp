@@ -63,10 +63,10 @@ void with_fold(Fold f, Body&& body) {
       return body(wrap([](auto a, auto b) { return a * b; }), Acc{1});
     case Fold::Max:
       return body([](Acc a, Acc b) { return a >= b || a != a ? a : b; },
-                  kInteger ? Limits::min() : static_cast<Acc>(-std::numeric_limits<float>::infinity()));
+                  kWraps ? Limits::min() : static_cast<Acc>(-std::numeric_limits<float>::infinity()));
     case Fold::Min:
       return body([](Acc a, Acc b) { return a <= b || a != a ? a : b; },
-                  kInteger ? Limits::max() : static_cast<Acc>(std::numeric_limits<float>::infinity()));
+                  kWraps ? Limits::max() : static_cast<Acc>(std::numeric_limits<float>::infinity()));
   }
 }
 
