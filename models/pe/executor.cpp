@@ -301,10 +301,13 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
       m_parts.sfr->record_error(pe::ERROR_BITS_KERNEL.mask(), d.arg_address);
       return launch::Status::BadArguments;
     }
+    // An empty vector has no address to copy to.
     std::vector<uint64_t> words(header.n_args);
-    std::memcpy(words.data(), block + sizeof header, words.size() * 8);
+    if (!words.empty()) std::memcpy(words.data(), block + sizeof header, words.size() * 8);
     std::vector<launch::LinkEntry> links(header.n_links);
-    std::memcpy(links.data(), block + sizeof header + words.size() * 8, links.size() * sizeof(launch::LinkEntry));
+    if (!links.empty()) {
+      std::memcpy(links.data(), block + sizeof header + words.size() * 8, links.size() * sizeof(launch::LinkEntry));
+    }
     m_scratch.reset();
 
     const uint32_t flat = m_parts.config->flat_pe(m_parts.location);
