@@ -289,9 +289,14 @@ void Ipcq::release(QpId qp, uint64_t ticket, Ps at) {
   p.release();
 }
 
-bool Ipcq::credit_granted(QpId qp) const {
+bool Ipcq::reaches_pe(QpId qp) const {
   const Qp* q = find(value(qp));
-  return q != nullptr && m_out.granted(q->route);
+  if (q == nullptr) return true;  // nothing is sent
+  if (m_out.granted(q->route)) return true;
+  const QpConfig& c = q->queue.config();
+  const MapShape shape = m_parts.config->map_shape();
+  return decode(c.peer_pe + addr::kPeDoorbells, shape).region == Region::Doorbell &&
+         decode(c.peer_ring, shape).region == Region::Tcm;
 }
 
 bool Ipcq::stale(uint32_t epoch) {

@@ -51,7 +51,7 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   std::optional<QueuePair::Message> front(QpId qp) const override;
   void take(QpId qp) override;
   void release(QpId qp, uint64_t ticket, Ps at) override;
-  bool credit_granted(QpId qp) const override;
+  bool reaches_pe(QpId qp) const override;
   QpResult would_take(uint32_t qp, uint32_t bytes) const override;
   tlm::tlm_response_status deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at, Ps payload_at) override;
   void payload_written(uint64_t tcm_offset, uint64_t bytes, Ps at) override;

@@ -60,8 +60,9 @@ class IpcqPort {
   /// Gives a message back and returns its credit to the peer on the control channel.
   /// `at` is now, or when a transfer under way will have read the slot: the credit leaves then.
   virtual void release(QpId qp, uint64_t ticket, Ps at) = 0;
-  /// `release` cannot wait: the way of the credit is granted. Where it is not, only threads give messages back.
-  virtual bool credit_granted(QpId qp) const {
+  /// What is sent to the peer ends at a PE of the machine. Otherwise a foreign module may wait there, and only threads
+  /// send to it and give its messages back.
+  virtual bool reaches_pe(QpId qp) const {
     (void)qp;
     return false;
   }

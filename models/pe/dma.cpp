@@ -31,6 +31,13 @@ PooledPayload& Dma::prepare(tlm::tlm_command command, Addr address, uint8_t* dat
   return p;
 }
 
+bool Dma::reaches_memory(Addr address, uint64_t bytes) {
+  const Route& route = m_routes.to(address);
+  if (m_initiator.granted(route) && route.covers(address, bytes)) return true;
+  const Decoded d = decode(address, m_config.map_shape());
+  return (d.region == Region::Hbm || d.region == Region::Tcm) && fits(d, bytes);
+}
+
 Dma::Result Dma::write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes) {
   PooledPayload& p = prepare(tlm::TLM_WRITE_COMMAND, dst, const_cast<uint8_t*>(src), bytes);
   Transit& t = p.transit.transit;

@@ -41,12 +41,8 @@ class Dma {
   Ps out_free() const { return m_out_done[m_out_next]; }
   Ps in_free() const { return m_in_done[m_in_next]; }
 
-  /// A transfer there cannot wait (see RoutedInitiator::granted).
-  bool granted(const Route& route) const { return m_initiator.granted(route); }
-  bool granted(Addr address, uint64_t bytes) {
-    const Route& route = m_routes.to(address);
-    return granted(route) && route.covers(address, bytes);
-  }
+  /// The bytes lie in a memory of the machine; elsewhere a foreign module may answer, and wait.
+  bool reaches_memory(Addr address, uint64_t bytes);
 
   /// TCM -> `dst`. \pre out_free() <= now
   Result write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes);

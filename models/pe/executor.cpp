@@ -161,7 +161,7 @@ bool Executor::step(const Blocked& blocked, MoveEngine::Caller caller) {
 void Executor::on_wake() {
   if (m_blocked == nullptr) return;
   try {
-    const bool thread_needed = m_reset || m_abort || m_parts.faults->stops_armed();
+    const bool thread_needed = m_parts.foreign_parts || m_reset || m_abort || m_parts.faults->stops_armed();
     if (thread_needed || step(*m_blocked, MoveEngine::Caller::Method)) m_resume.notify();
   } catch (...) {
     m_failure = std::current_exception();

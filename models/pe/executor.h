@@ -39,6 +39,7 @@ class Executor : public tl::Tl, private IpcqListener {
     PeLocation location;
     uint64_t* progress;
     FaultInjector* faults;
+    bool foreign_parts;  ///< of the user's, which may wait: then only threads call them
   };
   Executor(const Parts& parts, const char* name);
   void bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch);

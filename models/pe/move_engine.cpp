@@ -272,7 +272,7 @@ void MoveEngine::advance_loads(MoveState& m, Ps now) {
     }
     if (!stage(m, p)) break;
     const Addr src = m.move.local + piece_offset(m, m.loaded);
-    if (!allowed(m_parts.dma->granted(src, uint64_t{p.count} * m.item))) break;
+    if (!allowed(m_parts.dma->reaches_memory(src, uint64_t{p.count} * m.item))) break;
     const Dma::Result r = m_parts.dma->read(now, src, payload(m_parts.tcm->data(p.stage)), uint64_t{p.count} * m.item);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("load", src, r.status);
     p.load_ready = r.done;
@@ -395,10 +395,10 @@ Ps MoveEngine::first_credit(const MoveState& m, Ps ready) {
 
 bool MoveEngine::may_release(const MoveState& m, const Piece& p) {
   if (m_may_wait || !p.slots_held) return true;
-  bool granted = true;
-  for (size_t s = 0; s < m.move.from.size(); ++s)
-    granted = granted && m_parts.ipcq->credit_granted(m_lanes[m.from[s]].qp);
-  return allowed(granted);
+  for (size_t s = 0; s < m.move.from.size(); ++s) {
+    if (!allowed(m_parts.ipcq->reaches_pe(m_lanes[m.from[s]].qp))) return false;
+  }
+  return true;
 }
 
 bool MoveEngine::output_may_leave(MoveState& m, uint32_t i, Ps now) {
@@ -434,7 +434,7 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
       uint8_t* data = accumulator(m, p);
       const uint32_t payload = p.count * m.item;
       const uint32_t bytes = ipcq::kHeaderBytes + payload;
-      if (!may_release(m, p) || !allowed(m_parts.dma->granted(lane.route))) break;
+      if (!may_release(m, p) || !allowed(m_parts.ipcq->reaches_pe(lane.qp))) break;
       if (lane.credit_since != kNotWaiting) end_wait(lane.credit_since, now, observe::Wait::Credit, lane.qp);
       const SendSlot slot = m_parts.ipcq->take_send_slot(lane.qp, bytes);
       if (slot.address == 0) {
@@ -498,7 +498,7 @@ void MoveEngine::advance_stores(MoveState& m, Ps now) {
   while (m.stored < m.pieces && output_may_leave(m, m.stored, now)) {
     Piece& p = m.piece(m.stored);
     const Addr dst = m.move.store + piece_offset(m, m.stored);
-    if (!may_release(m, p) || !allowed(m_parts.dma->granted(dst, uint64_t{p.count} * m.item))) break;
+    if (!may_release(m, p) || !allowed(m_parts.dma->reaches_memory(dst, uint64_t{p.count} * m.item))) break;
     const Dma::Result r = m_parts.dma->write(now, dst, payload(accumulator(m, p)), uint64_t{p.count} * m.item);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("store", dst, r.status);
     p.taken = std::max(p.taken, r.taken);

@@ -60,8 +60,8 @@ class MoveEngine {
   uint32_t unissued() const { return m_unissued; }
 
   static constexpr tl::Handle kNobody = 0, kEverybody = ~tl::Handle{0};
-  /// Who calls `progress`: a process that may wait, or one that may not and can therefore only send along granted
-  /// routes (a module on the way may wait otherwise).
+  /// Who calls `progress`: a process that may wait, or one that may not and can therefore only send to what is known
+  /// not to wait either.
   enum class Caller : uint8_t { Thread, Method };
   /// Does what can be done at `now`. Returns when something will be possible without any outside event. That a move has
   /// done its last transfer counts only for those that somebody waits for: `awaited`, or all (kEverybody).
@@ -93,7 +93,7 @@ class MoveEngine {
  private:
   static constexpr Ps kNotWaiting = ~Ps{0};
   static constexpr Ps kNever = ~Ps{0};
-  static constexpr uint32_t kLoadAheadBytes = 32 << 10;
+  static constexpr uint32_t kLoadAheadBytes = 64 << 10;
   static constexpr uint32_t kWindow = 8;  ///< pieces of one move in flight
 
   // Pieces and moves are kept small: sixteen moves of a PE are under way, and the host has to hold those of every PE in
@@ -156,10 +156,11 @@ class MoveEngine {
   void advance_settles(MoveState& m, Ps now);
   bool output_may_leave(MoveState& m, uint32_t i, Ps now);
   Ps first_credit(const MoveState& m, Ps ready);
-  /// The caller may do this: it may wait, or the route is granted. Otherwise a thread is asked for.
-  bool allowed(bool granted) {
-    m_needs_thread = m_needs_thread || !(m_may_wait || granted);
-    return m_may_wait || granted;
+  /// Whether the caller may send to something that is known to be ours, or not. Otherwise a thread is asked for.
+  bool allowed(bool ours) {
+    const bool may = m_may_wait || ours;
+    m_needs_thread = m_needs_thread || !may;
+    return may;
   }
   bool may_release(const MoveState& m, const Piece& p);
   void finish(MoveState& m);

@@ -37,7 +37,7 @@ struct Pe::Impl : IpcqHost, SfrHost {
         sfr(*m_sfr),
         ipcq(*m_ipcq),
         executor({&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, where,
-                  services.progress, &faults},
+                  services.progress, &faults, services.parts != nullptr && services.parts->any()},
                  owner.name()),
         sfr_out("sfr_out"),
         ipcq_out("ipcq_out") {

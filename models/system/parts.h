@@ -42,6 +42,8 @@ struct SystemParts {
   std::function<std::unique_ptr<RouterPart>(const char* name, SipId sip, CubeId cube, const FabricPlan& plan)> router;
   /// Of every direction of every cable inside and between SIPs (not of the host's).
   LinkFactory link;
+  bool any() const { return compute || ipcq || sfr || memory || router || link; }
+
   /// Recorders to splice between sockets (models/observe/probe.h); must outlive the System. Null: none.
   observe::ProbeSet* probes = nullptr;
 };

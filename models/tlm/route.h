@@ -132,8 +132,7 @@ class RoutedInitiator {
     m_grants = grants;
   }
 
-  /// What `transport` along `route` does: reserve and call a target of ours. Otherwise it walks over the sockets, and
-  /// whoever is bound there may wait.
+  /// `transport` along `route` reserves and calls a target of ours; otherwise it walks over the sockets.
   bool granted(const Route& route) const { return m_grants && route.granted(*m_route_epoch); }
 
   /// Sends `p` (see transport_routed). The response status is the target's.

@@ -83,10 +83,11 @@ class Way {
     for (const uint64_t b : m_bandwidths) worst = std::max(worst, transfer_ps(wire(payload), b));
     return worst;
   }
-  /// The HBM's part of the busy time: the largest share of one channel.
+  /// The HBM's part of the busy time: an even share of every channel, or the largest one where not all have one.
   static Ps hbm_busy(const SystemConfig& config, Addr offset, uint64_t bytes) {
     std::vector<uint64_t> share(config.hbm.channels, 0);
     for (uint64_t i = 0; i < bytes; ++i) ++share[(offset + i) / config.hbm.interleave_bytes % config.hbm.channels];
+    if (*std::min_element(share.begin(), share.end()) != 0) return transfer_ps(bytes, config.hbm.bytes_per_second);
     const uint64_t largest = *std::max_element(share.begin(), share.end());
     return transfer_ps(largest * config.hbm.channels, config.hbm.bytes_per_second);
   }
