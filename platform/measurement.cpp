@@ -203,7 +203,10 @@ void Measurement::check_clean() const {
     sc_core::wait(1, sc_core::SC_US);
     finding = unclean_queues(device);
   }
-  if (!finding.empty()) throw std::runtime_error("the queues are not clean after the collective: " + finding);
+  if (!finding.empty()) {
+    throw std::runtime_error("the queues are not clean after the collective: " + finding +
+                             m_machine.system->faults().note());
+  }
   const size_t tags = device.tags_in_use();
   if (tags != 0) throw std::runtime_error(fmt::format("{} launch tags are still in use after the collective", tags));
 }
@@ -229,12 +232,12 @@ Explanation Measurement::explanation(Ps vector_busy_before) const {
 
 runtime::Tensor Measurement::tensor(uint64_t count, std::optional<uint64_t> seed, Rank& rank) {
   runtime::Context& ctx = *m_machine.context;
-  if (m_functional) {
-    rank.guards.push_back(std::make_unique<BufferGuards>(ctx.device(), SipId{ctx.current_device()}));
-  }
+  // Guards are made even where no data is moved: buffers lie at the same addresses in both modes, and take the same
+  // time.
+  rank.guards.push_back(std::make_unique<BufferGuards>(ctx.device(), SipId{ctx.current_device()}));
   Tensor t = ctx.empty({count}, m_job.options.dtype, m_policy);
-  if (!m_functional) return t;
   rank.guards.back()->enclose(t);
+  if (!m_functional) return t;
   const Turn turn(m_turn);
   const uint64_t all = count * m_pieces;
   const std::vector<uint8_t> host =

@@ -95,6 +95,7 @@ void BufferGuards::enclose(const runtime::Tensor& tensor) {
     if (gap != 0) m_regions.push_back({buffer + bytes, gap, "behind " + name});
     m_regions.push_back({block, kGuardBytes, "behind " + name});
   }
+  if (!m_device.config().simulation.functional) return;
   for (const Region& r : m_regions) {
     std::vector<uint8_t> bytes(r.bytes);
     for (uint64_t i = 0; i < r.bytes; ++i) bytes[i] = pattern(r.begin + i);
@@ -105,6 +106,7 @@ void BufferGuards::enclose(const runtime::Tensor& tensor) {
 }
 
 std::string BufferGuards::damage() const {
+  if (!m_device.config().simulation.functional) return {};
   for (const Region& r : m_regions) {
     std::vector<uint8_t> bytes(r.bytes);
     if (m_device.system().host_bridge.debug_read(r.begin, bytes.data(), r.bytes) != r.bytes) {

@@ -15,6 +15,7 @@ namespace ahbm::platform {
 /// written and read by debug transport: no simulated time, no traffic.
 class BufferGuards {
  public:
+  /// Without data in the simulation guards take their place only.
   /// Takes the guards in front. Make the tensor next, then `enclose` it.
   BufferGuards(runtime::Device& device, SipId sip);
   ~BufferGuards();

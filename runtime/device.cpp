@@ -256,8 +256,10 @@ const tl::KernelRegistry::Entry& Device::checked_kernel(const LaunchRequest& req
   if (kernel == nullptr) {
     std::vector<std::string> known;
     for (const auto& e : m_system.kernels().entries()) known.push_back(e.name);
-    throw std::invalid_argument(fmt::format("launch: no kernel is called '{}'{}; there are: {}", request.kernel,
-                                            did_you_mean(request.kernel, known), fmt::join(known, ", ")));
+    throw std::invalid_argument(
+        fmt::format("launch: no kernel is called '{}'{}; there are: {} (those of operators on tensors come with "
+                    "kernels::register_operator_kernels)",
+                    request.kernel, did_you_mean(request.kernel, known), fmt::join(known, ", ")));
   }
   for (const PeLaunch& p : request.pes) {
     const SystemConfig& c = config();

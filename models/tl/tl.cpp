@@ -233,7 +233,7 @@ Slot Tl::make_slot(Dir dir, const uint8_t* payload, uint64_t bytes, uint64_t tic
 
 namespace {
 
-/// To another dtype with one rounding.
+/// To another dtype with one rounding; integers wrap.
 void convert(DType from, const uint8_t* in, DType to, uint8_t* out, uint64_t n) {
   if (from == to) {
     if (n != 0) std::memcpy(out, in, n * item_bytes(from));
@@ -246,6 +246,19 @@ void convert(DType from, const uint8_t* in, DType to, uint8_t* out, uint64_t n) 
         using To = decltype(target);
         matrix<To>(out, 1, n) =
             matrix<From>(in, 1, n).unaryExpr([](From v) { return static_cast<To>(static_cast<float>(v)); });
+      });
+    });
+    return;
+  }
+  const auto wraps = [](DType t) { return !is_floating(t) && t != DType::Bool; };
+  if (wraps(from) && wraps(to)) {
+    dispatch_every(from, [&](auto source) {
+      dispatch_every(to, [&](auto target) {
+        using From = decltype(source);
+        using To = decltype(target);
+        if constexpr (kInteger<From> && kInteger<To>) {
+          matrix<To>(out, 1, n) = matrix<From>(in, 1, n).unaryExpr([](From v) { return static_cast<To>(v); });
+        }
       });
     });
     return;

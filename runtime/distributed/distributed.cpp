@@ -583,9 +583,10 @@ const ccl::AlgorithmModule& DistributedContext::choose_module(const GroupState& 
                                                               const ccl::Group& group,
                                                               const ccl::CollectiveShape& shape, double bytes,
                                                               std::string& why) const {
-  if (g.module != nullptr && g.module->collective == collective &&
-      ccl::refusal_of(context().algorithms(), *g.module, group, shape, context().config()).empty()) {
-    return *g.module;
+  if (g.module != nullptr && g.module->collective == collective) {
+    const std::string refusal = ccl::refusal_of(context().algorithms(), *g.module, group, shape, context().config());
+    if (refusal.empty()) return *g.module;
+    throw NotImplementedError(fmt::format("{}: {}", ccl::to_string(collective), refusal));
   }
   std::set<const ccl::AlgorithmModule*> named;
   for (const std::string& name : g.settings.modules) {

@@ -134,4 +134,37 @@ TEST(Direct, FullyConnectedSipsExchangeInOneHop) {
   }
 }
 
+// Buffers lie where they lie with data, also in lists of tensors that happen to be neighbours or not.
+TEST(CollectiveCommand, TimesDoNotDependOnWhetherDataMoves) {
+  for (const char* command : {"scatter -c tiny -b 4096 -e 4096", "scatter -c ring4 -b 1M -e 1M",
+                              "gather -c ring4 -b 1M -e 1M", "all_reduce -c tiny -b 33332 -e 33332"}) {
+    const std::string line = std::string(command) + " --quiet --json /dev/stdout";
+    const auto with = run(line), without = run(line + " --set simulation.functional=false");
+    ASSERT_EQ(with.code, 0) << command;
+    ASSERT_EQ(without.code, 0) << command;
+    EXPECT_EQ(nlohmann::json::parse(with.text)["results"][0]["time_us"],
+              nlohmann::json::parse(without.text)["results"][0]["time_us"])
+        << command;
+  }
+}
+
+TEST(CollectiveCommand, ANamedAlgorithmThatDoesNotFitIsRefused) {
+  for (const char* name : {"reduce_scatter", "all_gather"}) {
+    const auto r =
+        run(std::string(name) + " -c tiny --set system.sips.count=9 -b 9K -e 9K --algorithm " + name + "_direct 2>&1");
+    EXPECT_EQ(r.code, 1) << name;
+    EXPECT_THAT(r.text, HasSubstr(std::string(name) + "_direct cannot run here"));
+    EXPECT_THAT(r.text, HasSubstr(std::string("algorithms that fit: ") + name));
+  }
+}
+
+TEST(CollectiveCommand, ALostCreditNamesTheFaultThatLostIt) {
+  const auto r =
+      run("broadcast -c tiny -b 4096 -e 4096 --set "
+          "'faults=[{kind: fail_link, from: 1, to: 0, at: 0 ns, both_directions: false}]' 2>&1");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.text, HasSubstr("the queues are not clean after the collective"));
+  EXPECT_THAT(r.text, HasSubstr("injected: fault 0 (fail_link"));
+}
+
 }  // namespace

@@ -210,6 +210,16 @@ TEST_F(ComputeTest, InPlace) {
       expect_same(cast(to_device(m.ctx, a, DType::Float32, p), DType::Int32),
                   mapped(a, [](double v) { return std::trunc(v); }), "cast");
     }
+    const auto row = [](std::vector<double> v) {
+      Array out({v.size()});
+      out.v = std::move(v);
+      return out;
+    };
+    const Array wide = row({300, -200, 4294967301, 200});
+    const Tensor integers = to_device(m.ctx, wide, DType::Int64);
+    expect_same(cast(integers, DType::Int8), row({44, 56, 5, -56}), "int64 to int8 wraps");
+    expect_same(cast(integers, DType::UInt8), row({44, 56, 5, 200}), "int64 to uint8 wraps");
+    expect_same(cast(integers, DType::Int32), row({300, -200, 5, 200}), "int64 to int32 wraps");
     // A view that shares the memory, added to itself in another order of broadcasting.
     const Array a = random({8, 8}, 12);
     const Tensor x = to_device(m.ctx, a);
