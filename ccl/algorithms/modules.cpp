@@ -152,11 +152,15 @@ bool directions_shared(const CostQuery& q) {
 double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours) {
   if (n < 2) return 0;
   const bool both = kind == AxisKind::Both;
-  const bool shared = both && ((n == 2 && (q.group == nullptr || !q.group->double_links)) ||
-                               (q.group != nullptr && q.group->topology == SipTopology::Switch));
+  // Both ways at once, which the ranks inside a line go as well: through a switch they share every rank's one link.
+  const bool switched = q.group != nullptr && q.group->topology == SipTopology::Switch;
+  const bool line_shared = kind == AxisKind::Line && n > 2 && switched;
+  const bool shared = line_shared || (both && (switched || (n == 2 && (q.group == nullptr || !q.group->double_links))));
   const double links = both && !shared ? 2 : 1, rate = link_bandwidth(q, links * colours);
   const double steps = both ? n / 2 : n - 1, phases = all_reduce ? 2 : 1;
-  if (q.slots == 0 || q.message_bytes == 0) return phases * (steps * q.latency + (n - 1) * block / links / rate);
+  if (q.slots == 0 || q.message_bytes == 0) {
+    return phases * (steps * q.latency + (line_shared ? 2 : 1) * (n - 1) * block / links / rate);
+  }
 
   const double parts = both && n % 2 == 0 ? 2 : 1, part = block / parts, message = q.message_bytes * q.lanes;
   const double slab = message * std::max(1.0, std::floor((q.slots - 1) / parts));

@@ -114,6 +114,10 @@ TEST(Select, FastestForTopologyAndSize) {
   EXPECT_EQ(chosen(Collective::AllGather, joined, kMiB), "all_gather_direct");
   EXPECT_EQ(chosen(Collective::AllToAll, joined, kMiB), "all_to_all_direct");
   EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Switch, 8, 1), 4096), "direct");
+  // Both directions of a line share the one link that a rank has to a switch.
+  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Switch, 3, 1), 4 * kMiB), "ring_bidirectional");
+  EXPECT_EQ(chosen(Collective::ReduceScatter, grid(SipTopology::Switch, 3, 1), kMiB),
+            "reduce_scatter_ring_bidirectional");
   // More peers than a PE has queue pairs.
   EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::FullyConnected, 100, 1), 64), "recursive_doubling");
   EXPECT_EQ(chosen(Collective::Broadcast, make_group(8), 64 * kMiB), "broadcast_ring");
