@@ -117,9 +117,13 @@ class PeBench {
     h.seq = 5;
     std::vector<uint8_t> block(sizeof h + args.size() * 8 + links.size() * sizeof(ahbm::launch::LinkEntry));
     std::memcpy(block.data(), &h, sizeof h);
-    std::memcpy(block.data() + sizeof h, args.data(), args.size() * 8);
-    std::memcpy(block.data() + sizeof h + args.size() * 8, links.data(),
-                links.size() * sizeof(ahbm::launch::LinkEntry));
+    auto append = [at = block.data() + sizeof h](const auto& values) mutable {
+      const size_t bytes = values.size() * sizeof(values[0]);
+      if (bytes != 0) std::memcpy(at, values.data(), bytes);  // an empty vector may have no address
+      at += bytes;
+    };
+    append(args);
+    append(links);
     const uint64_t at = kArguments + tag * 4096;
     memory.poke(at, block);
     ahbm::launch::Descriptor d;
