@@ -115,7 +115,8 @@ TEST(ClosedForms, AreWithinFivePercentOfTheSimulation) {
             " --set simulation.functional=false --set system.sips.topology=" + m.topology +
             " --set system.sips.count=" + std::to_string(m.sips) + " --algorithm " + m.algorithm);
     ASSERT_EQ(r.code, 0) << m.algorithm;
-    for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+    const auto document = nlohmann::json::parse(r.text);
+    for (const auto& row : document["results"]) {
       const double time = row["time_us"], form = row["explain"]["closed_form_us"];
       EXPECT_NEAR(time / form, 1, 0.05) << m.algorithm << " of " << row["size_bytes"] << " on " << m.sips;
       EXPECT_GE(time, row["bound_us"].get<double>());
