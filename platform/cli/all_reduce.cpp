@@ -402,13 +402,7 @@ Command table_command(const std::string& name, const std::string& what, AllReduc
     }
     const AllReduceJob job = make_job(std::move(options));
     AllReduceReport report(job, io);
-    try {
-      runner(job, report);
-    } catch (const std::exception& e) {
-      report.finish(&e);
-      throw;
-    }
-    return report.finish();
+    return run_and_report(runner, job, report);
   };
   return {name, fmt::format("run {} and print the table of times and bandwidths", what), run};
 }

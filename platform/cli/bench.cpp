@@ -352,13 +352,7 @@ int run_bench_command(const BenchRunner& runner, const Arguments& arguments, Io&
   }
   job.config = load_system_config(job.options.config);
   BenchReport report(job, io);
-  try {
-    runner(job, report);
-  } catch (const std::exception& e) {
-    report.finish(&e);
-    throw;
-  }
-  return report.finish();
+  return run_and_report(runner, job, report);
 }
 
 }  // namespace

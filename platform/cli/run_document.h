@@ -1,4 +1,4 @@
-// What the JSON files of all commands that run something have in common.
+// What all commands that run something have in common: the end of a run and their JSON files.
 #pragma once
 
 #include <exception>
@@ -16,5 +16,17 @@ nlohmann::ordered_json run_document(const std::string& command, const SystemConf
 
 /// "error", and of a stall the rows of the report as "stall". \param failure  what ended the run, or null
 void add_failure(nlohmann::ordered_json& document, const std::exception* failure);
+
+/// Runs the job and ends its report, also when the run breaks off. Returns the exit code.
+template <typename Runner, typename Job, typename Report>
+int run_and_report(const Runner& runner, const Job& job, Report& report) {
+  try {
+    runner(job, report);
+  } catch (const std::exception& e) {
+    report.finish(&e);
+    throw;
+  }
+  return report.finish();
+}
 
 }  // namespace ahbm::platform

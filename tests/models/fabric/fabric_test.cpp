@@ -183,6 +183,24 @@ TEST_F(LinkTest, CutThroughAndWayBack) {
   });
 }
 
+/// A payload with its NOTIFY fused, that collects a route.
+test::Access message_of_4096_bytes(IpcqNotify& notify, RouteGrant& grant) {
+  notify.doorbell.wire_payload = 8;
+  notify.doorbell.channel = Channel::Control;
+  test::Access a;
+  a.command = tlm::TLM_WRITE_COMMAND;
+  a.data.assign(4096, 1);
+  a.before = [&notify, &grant](tlm::tlm_generic_payload& p) {
+    p.set_extension(&notify);
+    p.set_extension(&grant);
+  };
+  a.after = [&notify, &grant](tlm::tlm_generic_payload& p) {
+    p.clear_extension(&notify);
+    p.clear_extension(&grant);
+  };
+  return a;
+}
+
 TEST_F(LinkTest, FusedNotifyPassesOnTheControlChannel) {
   const LinkParams params{100000000000, ns(250)};
   Link link("link", params, Framing{});
@@ -192,20 +210,8 @@ TEST_F(LinkTest, FusedNotifyPassesOnTheControlChannel) {
   link.link_out.bind(to.in);
   run([&] {
     IpcqNotify notify;
-    notify.doorbell.wire_payload = 8;
-    notify.doorbell.channel = Channel::Control;
     RouteGrant grant;
-    test::Access a;
-    a.command = tlm::TLM_WRITE_COMMAND;
-    a.data.assign(4096, 1);
-    a.before = [&](tlm::tlm_generic_payload& p) {
-      p.set_extension(&notify);
-      p.set_extension(&grant);
-    };
-    a.after = [&](tlm::tlm_generic_payload& p) {
-      p.clear_extension(&notify);
-      p.clear_extension(&grant);
-    };
+    const test::Access a = message_of_4096_bytes(notify, grant);
     from.transport(a);
     EXPECT_EQ(notify.doorbell.head, ns(250));
     EXPECT_EQ(notify.doorbell.tail, ns(250) + 240);
@@ -250,20 +256,8 @@ TEST_F(LinkTest, AnOwnModelCarriesBothWaysAndRefusesGrants) {
   run([&] {
     // 4096 bytes travel as 2048: two packets.
     IpcqNotify notify;
-    notify.doorbell.wire_payload = 8;
-    notify.doorbell.channel = Channel::Control;
     RouteGrant grant;
-    test::Access a;
-    a.command = tlm::TLM_WRITE_COMMAND;
-    a.data.assign(4096, 1);
-    a.before = [&](tlm::tlm_generic_payload& p) {
-      p.set_extension(&notify);
-      p.set_extension(&grant);
-    };
-    a.after = [&](tlm::tlm_generic_payload& p) {
-      p.clear_extension(&notify);
-      p.clear_extension(&grant);
-    };
+    const test::Access a = message_of_4096_bytes(notify, grant);
     EXPECT_EQ(one.transport(a).delay, 20800 + ns(250) + ns(5) + ns(7));
     EXPECT_EQ(notify.doorbell.tail, 240 + ns(250) + ns(5));
     EXPECT_TRUE(grant.refused);
