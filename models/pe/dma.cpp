@@ -38,11 +38,12 @@ bool Dma::reaches_memory(Addr address, uint64_t bytes) {
   return (d.region == Region::Hbm || d.region == Region::Tcm) && fits(d, bytes);
 }
 
-Dma::Result Dma::write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes) {
+Dma::Result Dma::write(Ps start, Addr dst, const uint8_t* src, uint64_t bytes) {
   PooledPayload& p = prepare(tlm::TLM_WRITE_COMMAND, dst, const_cast<uint8_t*>(src), bytes);
   Transit& t = p.transit.transit;
-  t.head = t.tail = now + m_config.pe.dma_setup;
+  t.head = t.tail = start + m_config.pe.dma_setup;
   t.wire_payload = bytes;
+  const Ps now = now_ps();
   m_tcm.port().pass(now, t);
   m_out.pass(now, t);
   Result r;
@@ -70,18 +71,19 @@ bool Dma::strike(const SendSlot& slot, const uint8_t*& data, uint32_t bytes, Ps 
   return false;
 }
 
-Dma::Result Dma::send(Ps now, const SendSlot& slot, const uint8_t* slot_data, uint32_t bytes, uint32_t wire_bytes,
+Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, uint32_t bytes, uint32_t wire_bytes,
                       Route& route) {
-  const bool lost = m_faults.messages_armed() && strike(slot, slot_data, bytes, now);
+  const bool lost = m_faults.messages_armed() && strike(slot, slot_data, bytes, start);
   PooledPayload& p = prepare(tlm::TLM_WRITE_COMMAND, slot.address, const_cast<uint8_t*>(slot_data), bytes);
   Transit& t = p.transit.transit;
-  t.head = t.tail = now + m_config.pe.dma_setup;
+  t.head = t.tail = start + m_config.pe.dma_setup;
   t.wire_payload = wire_bytes;
   t.has_egress = slot.has_egress;
   t.egress = slot.egress;
   p.notify.qp = slot.peer_qp;
   p.notify.bytes = bytes;
   p.notify.epoch = slot.peer_epoch;
+  const Ps now = now_ps();
   m_tcm.port().pass(now, t);
   m_out.pass(now, t);
   // The NOTIFY leaves together with the head of the payload.

@@ -44,10 +44,10 @@ class Dma {
   /// The bytes lie in a memory of the machine; elsewhere a foreign module may answer, and wait.
   bool reaches_memory(Addr address, uint64_t bytes);
 
-  /// TCM -> `dst`. \pre out_free() <= now
-  Result write(Ps now, Addr dst, const uint8_t* src, uint64_t bytes);
+  /// TCM -> `dst`, from `start` on, which may lie ahead. \pre out_free() <= start
+  Result write(Ps start, Addr dst, const uint8_t* src, uint64_t bytes);
   /// One message: `slot_data` holds header and payload; fused with its NOTIFY. `wire_bytes` counts what links carry.
-  Result send(Ps now, const SendSlot& slot, const uint8_t* slot_data, uint32_t bytes, uint32_t wire_bytes,
+  Result send(Ps start, const SendSlot& slot, const uint8_t* slot_data, uint32_t bytes, uint32_t wire_bytes,
               Route& route);
   /// `src` -> TCM. \pre in_free() <= now
   Result read(Ps now, Addr src, uint8_t* dst, uint64_t bytes);

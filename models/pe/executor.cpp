@@ -46,17 +46,13 @@ void Executor::enqueue(const launch::Descriptor& descriptor, Ps at) {
 
 void Executor::spawn() {
   m_spawned = true;
-  sc_core::sc_spawn_options thread_options;
-  thread_options.set_stack_size(256 * 1024);
-  sc_core::sc_spawn([this] { thread(); }, sc_core::sc_gen_unique_name("executor"), &thread_options);
   sc_core::sc_spawn_options options;
-  options.spawn_method();
-  options.dont_initialize();
-  options.set_sensitivity(&m_wake);
-  sc_core::sc_spawn([this] { on_wake(); }, sc_core::sc_gen_unique_name("executor_moves"), &options);
+  options.set_stack_size(256 * 1024);
+  sc_core::sc_spawn([this] { thread(); }, sc_core::sc_gen_unique_name("executor"), &options);
 }
 
 void Executor::wake(Ps at) {
+  if (m_blocked != nullptr) return m_parts.wakes->wake(*this, at);
   if (!m_sleeping) return;
   const Ps now = now_ps();
   m_wake.notify(to_sc_time(at > now ? at - now : 0));
@@ -134,14 +130,12 @@ void Executor::block_until(const Done& done, tl::Handle awaited, Ps deadline) {
     signals();
     if (step(blocked, MoveEngine::Caller::Thread)) return;
     m_blocked = &blocked;
-    m_sleeping = true;
     try {
       sc_core::wait(m_resume);
     } catch (...) {  // the simulation takes its threads down
       m_blocked = nullptr;
       throw;
     }
-    m_sleeping = false;
     m_blocked = nullptr;
     if (m_failure) std::rethrow_exception(std::exchange(m_failure, nullptr));
   }
@@ -152,7 +146,7 @@ bool Executor::step(const Blocked& blocked, MoveEngine::Caller caller) {
   std::optional<Ps> next = m_engine.progress(now, blocked.awaited, caller);
   if (m_engine.needs_thread() || blocked.done(blocked.condition, next)) return true;
   if (blocked.deadline > now && (!next || blocked.deadline < *next)) next = blocked.deadline;
-  if (next) m_wake.notify(to_sc_time(*next - now));
+  if (next) m_parts.wakes->wake(*this, *next);
   return false;
 }
 

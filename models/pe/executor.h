@@ -1,5 +1,5 @@
-// Runs launched kernels: `tl` on the hardware of one PE. One SC_THREAD for the kernels and one SC_METHOD that carries
-// their moves on while they wait, both spawned at the first launch.
+// Runs launched kernels: `tl` on the hardware of one PE. An SC_THREAD for the kernels, spawned at the first launch; the
+// method process of the wake queue carries their moves on while they wait.
 #pragma once
 
 #include <exception>
@@ -10,6 +10,7 @@
 #include "models/core/launch.h"
 #include "models/pe/move_engine.h"
 #include "models/pe/sfr_block.h"
+#include "models/pe/wake_queue.h"
 #include "models/tl/kernel_registry.h"
 
 namespace ahbm::models {
@@ -25,7 +26,7 @@ struct ExecutorStats {
   uint32_t queue_high_water = 0;
 };
 
-class Executor : public tl::Tl, private IpcqListener {
+class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper {
  public:
   struct Parts {
     const SystemConfig* config;
@@ -39,6 +40,7 @@ class Executor : public tl::Tl, private IpcqListener {
     PeLocation location;
     uint64_t* progress;
     FaultInjector* faults;
+    WakeQueue* wakes;
     bool foreign_parts;  ///< of the user's, which may wait: then only threads call them
   };
   Executor(const Parts& parts, const char* name);
@@ -118,7 +120,7 @@ class Executor : public tl::Tl, private IpcqListener {
   void block_until(const Done& done, tl::Handle awaited, Ps deadline = 0);
   bool step(const Blocked& blocked, MoveEngine::Caller caller);
   void spawn();
-  void on_wake();
+  void on_wake() override;
   void pause_until(Ps t);
   void sleep_until(Ps t);
   void signals();
@@ -134,8 +136,9 @@ class Executor : public tl::Tl, private IpcqListener {
   RoutedInitiator m_out;
   Route m_completion_route;
   std::list<Queued> m_queue;  ///< nothing is allocated for the many PEs that never run
-  sc_core::sc_event m_wake, m_resume, m_space;
-  const Blocked* m_blocked = nullptr;  ///< null: the thread runs, or waits for m_wake itself
+  sc_core::sc_event m_wake;   ///< of the thread, while no moves can go on
+  sc_core::sc_event m_resume, m_space;
+  const Blocked* m_blocked = nullptr;  ///< null: the thread runs, or waits for m_wake
   std::exception_ptr m_failure;        ///< of the method, for the kernel
   bool m_spawned = false, m_running = false, m_sleeping = false;
   bool m_abort = false, m_reset = false;

@@ -51,7 +51,7 @@ MoveEngine::MoveState& MoveEngine::acquire_state() {
   }
   MoveState& m = *m_free.back();
   m_free.pop_back();
-  m.opened = m.loaded = m.computed = m.settled = m.stored = m.retired = 0;
+  m.opened = m.loaded = m.computed = m.stored = m.retired = 0;
   for (int i = 0; i < 4; ++i) m.received[i] = m.sent[i] = 0;
   m.listed = m.drained = false;
   m.dirty = true;
@@ -183,14 +183,13 @@ void MoveEngine::advance(MoveState& m, Ps now) {
     advance_loads(m, now);
     advance_receives(m, now);
     advance_computes(m, now);
-    advance_settles(m, now);
     advance_sends(m, now);
     advance_stores(m, now);
     again = (advance_retires(m, now) || m.computed != computed) && m.retired < m.pieces;
   }
   // Left undone for want of a thread: not over when that comes.
   if (m_needs_thread) m.dirty = true;
-  if (!m.drained && m.settled == m.pieces && issued(m, m.pieces - 1)) {
+  if (!m.drained && m.computed == m.pieces && issued(m, m.pieces - 1)) {
     m.drained = true;
     --m_unissued;
   }
@@ -272,7 +271,7 @@ void MoveEngine::advance_loads(MoveState& m, Ps now) {
     }
     if (!stage(m, p)) break;
     const Addr src = m.move.local + piece_offset(m, m.loaded);
-    if (!allowed(m_parts.dma->reaches_memory(src, uint64_t{p.count} * m.item))) break;
+    if (!allowed(m, m_parts.dma->reaches_memory(src, uint64_t{p.count} * m.item), now, now)) break;
     const Dma::Result r = m_parts.dma->read(now, src, payload(m_parts.tcm->data(p.stage)), uint64_t{p.count} * m.item);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("load", src, r.status);
     p.load_ready = r.done;
@@ -330,13 +329,9 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
     for (size_t s = 0; s < m.move.from.size(); ++s) all = all && m.received[s] > i;
     if (!all) break;
     Piece& p = m.piece(i);
-    if (p.load_ready > now) {
-      wake_at(m, p.load_ready);
-      break;
-    }
-    p.acc_ready = now;
+    p.acc_ready = std::max(now, p.load_ready);
     if (m.computes) {
-      if (!may_release(m, p) || !stage(m, p)) break;
+      if (!may_release(m, p, now) || !stage(m, p)) break;
       uint8_t* acc = m_parts.tcm->data(p.stage) + ipcq::kHeaderBytes;
       const uint8_t* left = m.move.local != 0 ? acc : nullptr;
       uint32_t passes = 0;
@@ -358,62 +353,42 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
         }
         ++passes;
       }
-      if (passes != 0) p.acc_ready = m_parts.compute->vector(now, now, uint64_t{passes} * p.count);
+      if (passes != 0) p.acc_ready = m_parts.compute->vector(now, p.acc_ready, uint64_t{passes} * p.count);
       release_slots(m, i, p.acc_ready);
     }
+    p.taken = p.acc_ready;
     ++m.computed;
     ++*m_parts.progress;
   }
 }
 
-void MoveEngine::advance_settles(MoveState& m, Ps now) {
-  while (m.settled < m.computed) {
-    Piece& p = m.piece(m.settled);
-    if (p.acc_ready > now) {
-      // Nobody needs to look before the result has somewhere to go.
-      wake_at(m, m.move.store == 0 ? first_credit(m, p.acc_ready) : p.acc_ready);
-      break;
-    }
-    ++m.settled;
-  }
-}
-
-/// When a result that is there at `ready` can be sent first, as far as credits are known; a lane without one waits from
-/// then on.
-Ps MoveEngine::first_credit(const MoveState& m, Ps ready) {
-  Ps first = kNever;
-  for (size_t d = 0; d < m.move.to.size(); ++d) {
-    Lane& lane = m_lanes[m.to[d]];
-    if (m.sent[d] == m.pieces || lane.sending.front() != &m) continue;
-    const auto credit = m_parts.ipcq->credit_time(lane.qp);
-    if (!credit && !m_parts.ipcq->enabled(lane.qp)) return ready;  // the send will say so
-    if (!credit || *credit > ready) lane.credit_since = std::min(lane.credit_since, ready);
-    if (credit) first = std::min(first, std::max(*credit, ready));
-  }
-  return first;
-}
-
-bool MoveEngine::may_release(const MoveState& m, const Piece& p) {
+bool MoveEngine::may_release(MoveState& m, const Piece& p, Ps now) {
   if (m_may_wait || !p.slots_held) return true;
   for (size_t s = 0; s < m.move.from.size(); ++s) {
-    if (!allowed(m_parts.ipcq->reaches_pe(m_lanes[m.from[s]].qp))) return false;
+    if (!allowed(m, m_parts.ipcq->reaches_pe(m_lanes[m.from[s]].qp), now, now)) return false;
   }
   return true;
 }
 
-bool MoveEngine::output_may_leave(MoveState& m, uint32_t i, Ps now) {
-  if (i >= m.settled) return false;
-  if (m_parts.dma->out_free() > now) {
+/// When a transfer that reads the result of piece `i` can begin, as far as the piece and the DMA are concerned: it may
+/// be issued ahead of that time, since everything on its way keeps a calendar. Nothing: not known yet, or the DMA has
+/// no place for it, or it may end at something that is not ours and would not know what to do with the future.
+std::optional<Ps> MoveEngine::output_start(MoveState& m, uint32_t i, Ps now) {
+  if (i >= m.computed) return std::nullopt;
+  const Ps ready = std::max(now, m.piece(i).acc_ready);
+  if (m_parts.dma->out_free() > ready) {
     wake_at(m, m_parts.dma->out_free());
-    return false;
+    return std::nullopt;
   }
-  return true;
+  return ready;
 }
 
 void MoveEngine::advance_sends(MoveState& m, Ps now) {
   for (size_t d = 0; d < m.move.to.size(); ++d) {
     Lane& lane = m_lanes[m.to[d]];
-    while (m.sent[d] < m.pieces && lane.sending.front() == &m && output_may_leave(m, m.sent[d], now)) {
+    while (m.sent[d] < m.pieces && lane.sending.front() == &m) {
+      const std::optional<Ps> ready = output_start(m, m.sent[d], now);
+      if (!ready) break;
       const auto credit = m_parts.ipcq->credit_time(lane.qp);
       if (!credit) {
         if (!m_parts.ipcq->enabled(lane.qp)) {
@@ -422,20 +397,17 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
           throw tl::ProtocolError(fmt::format("PE {}: send in direction {} to the disabled QP {}", m_flat_pe,
                                               tl::to_string(m.move.to[d]), value(lane.qp)));
         }
-        lane.credit_since = std::min(lane.credit_since, now);
+        lane.credit_since = std::min(lane.credit_since, *ready);
         break;
       }
-      if (*credit > now) {
-        lane.credit_since = std::min(lane.credit_since, now);
-        wake_at(m, *credit);
-        break;
-      }
+      if (*credit > *ready) lane.credit_since = std::min(lane.credit_since, *ready);
+      const Ps start = std::max(*ready, *credit);
       Piece& p = m.piece(m.sent[d]);
       uint8_t* data = accumulator(m, p);
       const uint32_t payload = p.count * m.item;
       const uint32_t bytes = ipcq::kHeaderBytes + payload;
-      if (!may_release(m, p) || !allowed(m_parts.ipcq->reaches_pe(lane.qp))) break;
-      if (lane.credit_since != kNotWaiting) end_wait(lane.credit_since, now, observe::Wait::Credit, lane.qp);
+      if (!may_release(m, p, now) || !allowed(m, m_parts.ipcq->reaches_pe(lane.qp), start, now)) break;
+      if (lane.credit_since != kNotWaiting) end_wait(lane.credit_since, start, observe::Wait::Credit, lane.qp);
       const SendSlot slot = m_parts.ipcq->take_send_slot(lane.qp, bytes);
       if (slot.address == 0) {
         throw tl::ProtocolError(fmt::format("PE {}: QP {} of direction {} refused a message of {} bytes", m_flat_pe,
@@ -447,9 +419,9 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
         std::memcpy(data, &header, sizeof header);
       }
       const uint32_t wire = m_parts.config->ipcq.header_on_wire ? bytes : payload;
-      const Dma::Result r = m_parts.dma->send(now, slot, m_functional ? data : nullptr, bytes, wire, lane.route);
+      const Dma::Result r = m_parts.dma->send(start, slot, m_functional ? data : nullptr, bytes, wire, lane.route);
       if (r.status != tlm::TLM_OK_RESPONSE) fault("send", slot.address, r.status);
-      if (m_tap != nullptr) tell_send(lane, slot, now, r.taken, bytes);
+      if (m_tap != nullptr) tell_send(lane, slot, start, r.taken, bytes);
       p.taken = std::max(p.taken, r.taken);
       ++m_stats.messages_sent;
       m_stats.bytes_sent += bytes;
@@ -495,11 +467,14 @@ void MoveEngine::tell_send(const Lane& lane, const SendSlot& slot, Ps now, Ps ta
 
 void MoveEngine::advance_stores(MoveState& m, Ps now) {
   if (m.move.store == 0) return;
-  while (m.stored < m.pieces && output_may_leave(m, m.stored, now)) {
+  while (m.stored < m.pieces) {
+    const std::optional<Ps> start = output_start(m, m.stored, now);
+    if (!start) break;
     Piece& p = m.piece(m.stored);
     const Addr dst = m.move.store + piece_offset(m, m.stored);
-    if (!may_release(m, p) || !allowed(m_parts.dma->reaches_memory(dst, uint64_t{p.count} * m.item))) break;
-    const Dma::Result r = m_parts.dma->write(now, dst, payload(accumulator(m, p)), uint64_t{p.count} * m.item);
+    const bool ours = m_parts.dma->reaches_memory(dst, uint64_t{p.count} * m.item);
+    if (!may_release(m, p, now) || !allowed(m, ours, *start, now)) break;
+    const Dma::Result r = m_parts.dma->write(*start, dst, payload(accumulator(m, p)), uint64_t{p.count} * m.item);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("store", dst, r.status);
     p.taken = std::max(p.taken, r.taken);
     m_stored_by = std::max(m_stored_by, r.done);
@@ -522,7 +497,7 @@ void MoveEngine::used_up(MoveState& m, uint32_t i) {
 
 bool MoveEngine::advance_retires(MoveState& m, Ps now) {
   bool any = false;
-  while (m.retired < m.settled) {
+  while (m.retired < m.computed) {
     const uint32_t i = m.retired;
     if (!issued(m, i)) break;
     Piece& p = m.piece(i);
@@ -590,7 +565,7 @@ std::string MoveEngine::waiting_for(Ps now) const {
     }
     for (size_t d = 0; d < m->move.to.size(); ++d) {
       const Lane& lane = m_lanes[m->to[d]];
-      if (m->sent[d] >= m->settled) continue;
+      if (m->sent[d] >= m->computed) continue;
       if (lane.sending.front() == m && !m_parts.ipcq->credit_time(lane.qp)) {
         why += fmt::format("{}a credit towards {} (QP {}, credits {}, piece {}/{})", why.empty() ? "" : ", ",
                            tl::to_string(m->move.to[d]), value(lane.qp), m_parts.ipcq->credits(lane.qp), m->sent[d],

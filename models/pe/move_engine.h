@@ -103,7 +103,7 @@ class MoveEngine {
     uint32_t stage = kUnstaged;  ///< TCM offset of header + payload
     Ps load_ready = 0;
     Ps acc_ready = 0;
-    Ps taken = 0;  ///< all sends and the store have read their source
+    Ps taken = 0;  ///< the result is there, and all sends and the store have read it
     uint32_t slot_offset[4] = {};
     bool slots_held = false;
   };
@@ -119,7 +119,7 @@ class MoveEngine {
     uint8_t item = 4;
     uint32_t piece_elems = 0;
     uint32_t pieces = 0;
-    uint32_t opened = 0, loaded = 0, received[4] = {}, computed = 0, settled = 0, sent[4] = {}, stored = 0, retired = 0;
+    uint32_t opened = 0, loaded = 0, received[4] = {}, computed = 0, sent[4] = {}, stored = 0, retired = 0;
     uint16_t from[4] = {}, to[4] = {};  ///< lane indices
     tl::Move move;
     uint64_t first_ticket[4] = {};  ///< of the messages received per source: those of a move follow each other
@@ -153,16 +153,19 @@ class MoveEngine {
   /// Where the data pointer of a transfer goes: null when the simulation moves no payload bytes.
   uint8_t* payload(uint8_t* slot) const;
   bool open(MoveState& m, uint32_t i);
-  void advance_settles(MoveState& m, Ps now);
-  bool output_may_leave(MoveState& m, uint32_t i, Ps now);
-  Ps first_credit(const MoveState& m, Ps ready);
-  /// Whether the caller may send to something that is known to be ours, or not. Otherwise a thread is asked for.
-  bool allowed(bool ours) {
-    const bool may = m_may_wait || ours;
-    m_needs_thread = m_needs_thread || !may;
-    return may;
+  std::optional<Ps> output_start(MoveState& m, uint32_t i, Ps now);
+  /// Whether a transfer that starts at `start` may be issued now. To what is ours, ahead of time; to what may wait,
+  /// when its time has come and by a thread only, which is asked for.
+  bool allowed(MoveState& m, bool ours, Ps start, Ps now) {
+    if (ours) return true;
+    if (start > now) {
+      wake_at(m, start);
+      return false;
+    }
+    m_needs_thread = m_needs_thread || !m_may_wait;
+    return m_may_wait;
   }
-  bool may_release(const MoveState& m, const Piece& p);
+  bool may_release(MoveState& m, const Piece& p, Ps now);
   void finish(MoveState& m);
   void forget_done();
   /// Gives the received slots back; their credits leave at `at`, when nothing reads them any more.

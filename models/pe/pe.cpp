@@ -37,7 +37,8 @@ struct Pe::Impl : IpcqHost, SfrHost {
         sfr(*m_sfr),
         ipcq(*m_ipcq),
         executor({&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, where,
-                  services.progress, &faults, services.parts != nullptr && services.parts->any()},
+                  services.progress, &faults, services.wakes != nullptr ? services.wakes : own_wakes(),
+                  services.parts != nullptr && services.parts->any()},
                  owner.name()),
         sfr_out("sfr_out"),
         ipcq_out("ipcq_out") {
@@ -117,6 +118,10 @@ struct Pe::Impl : IpcqHost, SfrHost {
       f();
     });
   }
+  WakeQueue* own_wakes() {
+    m_own_wakes = std::make_unique<WakeQueue>();
+    return m_own_wakes.get();
+  }
   bool in_reset() const { return !pe.rst_n.read(); }
 
   Pe& pe;
@@ -129,6 +134,7 @@ struct Pe::Impl : IpcqHost, SfrHost {
   FaultInjector& faults;
   Tcm tcm;
   Dma dma;
+  std::unique_ptr<WakeQueue> m_own_wakes;
   const std::unique_ptr<ComputeModel> m_compute;
   const std::unique_ptr<SfrPart> m_sfr;
   const std::unique_ptr<IpcqPart> m_ipcq;

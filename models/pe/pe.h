@@ -21,6 +21,7 @@ namespace ahbm::models {
 
 struct SystemParts;
 class FaultInjector;
+class WakeQueue;
 
 /// What every module of one System shares: configuration, kernels, payloads and the progress count of stall detection.
 struct SystemServices {
@@ -31,6 +32,7 @@ struct SystemServices {
   uint64_t* route_epoch = nullptr;      ///< grows whenever granted routes stop being valid
   const SystemParts* parts = nullptr;   ///< in place of shipped ones (models/system/parts.h); null: none
   FaultInjector* faults = nullptr;      ///< null: none can happen
+  WakeQueue* wakes = nullptr;           ///< of all PEs; null: each has its own
   observe::ProbeSet* probes = nullptr;  ///< recorders between sockets (models/observe/probe.h); null: none
 };
 

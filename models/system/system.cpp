@@ -57,6 +57,7 @@ System::System(const sc_core::sc_module_name& name, const SystemConfig& config, 
         return new sc_core::sc_signal<bool, sc_core::SC_MANY_WRITERS>(signal_name, true);
       }) {
   m_services.faults = &m_faults;
+  m_services.wakes = &m_wakes;
   m_services.probes = m_parts.probes;
   if (m_config.simulation.route_grants) host_bridge.grant_routes(&m_route_epoch);
   for (uint32_t s = 0; s < m_config.sips; ++s) {

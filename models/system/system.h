@@ -12,6 +12,7 @@
 #include "models/fault/fault_injector.h"
 #include "models/host/host_bridge.h"
 #include "models/pe/pe.h"
+#include "models/pe/wake_queue.h"
 #include "models/sip/sip.h"
 #include "models/system/parts.h"
 #include "models/tl/kernel_registry.h"
@@ -35,6 +36,7 @@ class System : public sc_core::sc_module {
   uint64_t m_route_epoch = 0;
   PayloadPool m_payloads;
   FaultInjector m_faults;
+  WakeQueue m_wakes;
   SystemServices m_services;
   const FabricPlan m_plan;
 

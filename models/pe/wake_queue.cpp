@@ -1,0 +1,51 @@
+#include "models/pe/wake_queue.h"
+
+#include <algorithm>
+
+#include "models/tlm/extensions.h"
+
+namespace ahbm::models {
+
+WakeQueue::WakeQueue() {
+  sc_core::sc_spawn_options options;
+  options.spawn_method();
+  options.dont_initialize();
+  options.set_sensitivity(&m_tick);
+  sc_core::sc_spawn([this] { run(); }, sc_core::sc_gen_unique_name("wake_queue"), &options);
+}
+
+void WakeQueue::wake(Sleeper& sleeper, Ps at) {
+  if (sleeper.m_due <= at) return;
+  if (sleeper.m_number == Sleeper::kUnknown) {
+    sleeper.m_number = static_cast<uint32_t>(m_sleepers.size());
+    m_sleepers.push_back(&sleeper);
+  }
+  sleeper.m_due = at;
+  const bool next = m_heap.empty() || at < m_heap.front().at;
+  m_heap.push_back({at, sleeper.m_number});
+  std::push_heap(m_heap.begin(), m_heap.end());
+  if (next && !m_running) tick_at(at);
+}
+
+void WakeQueue::tick_at(Ps at) {
+  const Ps now = now_ps();
+  m_tick.notify(to_sc_time(at > now ? at - now : 0));
+}
+
+void WakeQueue::run() {
+  m_running = true;
+  const Ps now = now_ps();
+  while (!m_heap.empty() && m_heap.front().at <= now) {
+    const Entry due = m_heap.front();
+    std::pop_heap(m_heap.begin(), m_heap.end());
+    m_heap.pop_back();
+    Sleeper& sleeper = *m_sleepers[due.who];
+    if (sleeper.m_due != due.at) continue;
+    sleeper.m_due = Sleeper::kNever;
+    sleeper.on_wake();
+  }
+  m_running = false;
+  if (!m_heap.empty()) tick_at(m_heap.front().at);
+}
+
+}  // namespace ahbm::models
