@@ -21,24 +21,33 @@ class Calendar {
     Ps end = 0;    ///< when it has used it for its whole duration; == begin for a duration of 0
   };
 
+  struct Interval {
+    Ps begin, end;
+  };
+  using Intervals = RingBuffer<Interval>;
+
   /// Reserves `duration` at or after `earliest`. Everything that ended at or before `now` is forgotten.
   /// \pre now <= earliest
-  Slot reserve(Ps now, Ps earliest, Ps duration) {
-    // The common cases are inline: nothing is reserved after `earliest`, or only the interval that is going on then,
-    // and the transfer follows it.
-    if (earliest < m_last.begin || duration == 0) return reserve_among(now, earliest, duration);
-    prune(now);
-    if (earliest <= m_last.end) {
-      const Ps begin = m_last.end;
-      return {begin, m_last.end = begin + duration};
-    }
-    if (m_last.end > now) push_back(m_last);
-    m_last = {earliest, earliest + duration};
-    return {earliest, m_last.end};
-  }
+  Slot reserve(Ps now, Ps earliest, Ps duration) { return reserve_in(m_last, m_busy, now, earliest, duration); }
 
   /// What `reserve` would answer, without reserving.
-  Slot peek(Ps earliest, Ps duration) const;
+  Slot peek(Ps earliest, Ps duration) const { return peek_in(m_last, m_busy, earliest, duration); }
+
+  /// `reserve` for who keeps the parts of a calendar apart: the latest interval (begin == end: none), and those before
+  /// it.
+  static Slot reserve_in(Interval& last, Intervals& busy, Ps now, Ps earliest, Ps duration) {
+    // The common cases are inline: nothing is reserved after `earliest`, or only the interval that is going on then,
+    // and the transfer follows it.
+    if (earliest < last.begin || duration == 0) return reserve_among(last, busy, now, earliest, duration);
+    prune(busy, now);
+    if (earliest <= last.end) {
+      const Ps begin = last.end;
+      return {begin, last.end = begin + duration};
+    }
+    if (last.end > now) push_back(busy, last);
+    last = {earliest, earliest + duration};
+    return {earliest, last.end};
+  }
 
   /// When the latest interval ends.
   Ps end() const { return m_last.end; }
@@ -50,23 +59,21 @@ class Calendar {
   static constexpr size_t kMaxIntervals = 4096;
 
  private:
-  struct Interval {
-    Ps begin, end;
-  };
-  void prune(Ps now) {
-    while (!m_busy.empty() && m_busy.front().end <= now) m_busy.pop_front();
+  static void prune(Intervals& busy, Ps now) {
+    while (!busy.empty() && busy.front().end <= now) busy.pop_front();
   }
-  void push_back(const Interval& interval) {
-    m_busy.push_back(interval);
-    if (m_busy.size() >= kMaxIntervals) join_earliest();  // m_last is one more
+  static void push_back(Intervals& busy, const Interval& interval) {
+    busy.push_back(interval);
+    if (busy.size() >= kMaxIntervals) join_earliest(busy);  // the latest is one more
   }
-  void join_earliest();
-  Slot fill_last_gap(Ps earliest, Ps duration);
-  Slot reserve_among(Ps now, Ps earliest, Ps duration);
-  uint32_t first_from(Ps earliest) const;
+  static void join_earliest(Intervals& busy);
+  static Slot fill_last_gap(Interval& last, Intervals& busy, Ps earliest, Ps duration);
+  static Slot reserve_among(Interval& last, Intervals& busy, Ps now, Ps earliest, Ps duration);
+  static Slot peek_in(const Interval& last, const Intervals& busy, Ps earliest, Ps duration);
+  static uint32_t first_from(const Intervals& busy, Ps earliest);
 
-  Interval m_last{0, 0};        ///< the latest interval; begin == end: none
-  RingBuffer<Interval> m_busy;  ///< what lies before m_last: sorted, disjoint, never touching
+  Interval m_last{0, 0};  ///< the latest interval; begin == end: none
+  Intervals m_busy;       ///< what lies before m_last: sorted, disjoint, never touching
 };
 
 }  // namespace ahbm

@@ -25,13 +25,14 @@ class Ipcq::QpBehaviour : public RegisterBehaviour {
   uint32_t m_qp;
 };
 
-struct Ipcq::Qp {
+struct alignas(64) Ipcq::Qp {
   Qp(Ipcq& owner, uint32_t qp) : behaviour(owner, qp), block(qp::kLayout, &behaviour) {}
+  QueuePair queue;
+  QpStats stats;
+  Ps release_at = 0;  ///< latest time at which a slot given back so far is free
+  Route route;
   QpBehaviour behaviour;
   RegisterBlock block;
-  QueuePair queue;
-  Route route;
-  Ps release_at = 0;  ///< latest time at which a slot given back so far is free
 };
 
 class Ipcq::DoorbellBehaviour : public RegisterBehaviour {
@@ -153,7 +154,10 @@ Ipcq::~Ipcq() = default;
 
 Ipcq::Qp& Ipcq::storage(uint32_t qp) {
   if (qp >= m_qps.size()) m_qps.resize(qp + 1);
-  if (!m_qps[qp]) m_qps[qp] = std::make_unique<Qp>(*this, qp);
+  if (!m_qps[qp]) {
+    m_qps[qp] = std::make_unique<Qp>(*this, qp);
+    if (qp < m_past.size()) m_qps[qp]->stats = m_past[qp];
+  }
   return *m_qps[qp];
 }
 
@@ -189,7 +193,6 @@ void Ipcq::enable(uint32_t id) {
   q.release_at = 0;
   q.queue.enable(c);
   m_enabled.push_back(id);
-  if (id >= m_stats.size()) m_stats.resize(id + 1);
   if (m_tap != nullptr) tell(observe::EventKind::QueueReset, id, now_ps(), now_ps(), c.peer_slots);
 }
 
@@ -210,8 +213,18 @@ void Ipcq::reset() {
   if (m_tap != nullptr) {
     for (const uint32_t id : m_enabled) tell(observe::EventKind::QueueReset, id, now_ps(), now_ps(), 0);
   }
+  m_past = stats();
   m_qps.clear();
   m_enabled.clear();
+}
+
+std::vector<QpStats> Ipcq::stats() const {
+  std::vector<QpStats> out = m_past;
+  out.resize(std::max(m_past.size(), m_qps.size()));
+  for (size_t i = 0; i < m_qps.size(); ++i) {
+    if (m_qps[i]) out[i] = m_qps[i]->stats;
+  }
+  return out;
 }
 
 bool Ipcq::enabled(QpId qp) const {
@@ -240,7 +253,7 @@ SendSlot Ipcq::take_send_slot(QpId qp, uint32_t message_bytes) {
   const SendSlot slot{q->queue.tail_address(), c.peer_qp, c.peer_epoch, c.has_egress, c.egress, value(qp),
                       q->queue.sent()};
   q->queue.take_credit();
-  QpStats& stats = m_stats[value(qp)];
+  QpStats& stats = q->stats;
   ++stats.messages_sent;
   stats.bytes_sent += message_bytes;
   if (q->queue.sent() - q->queue.credited() == c.peer_slots) ++stats.credits_exhausted;
@@ -254,15 +267,15 @@ std::optional<QueuePair::Message> Ipcq::front(QpId qp) const {
 }
 
 void Ipcq::take(QpId qp) {
-  QueuePair& queue = find(value(qp))->queue;
-  const auto message = queue.front();
-  QpStats& stats = m_stats[value(qp)];
+  Qp& q = *find(value(qp));
+  const auto message = q.queue.front();
+  QpStats& stats = q.stats;
   ++stats.messages_received;
   stats.bytes_received += message->bytes;
   if (m_tap != nullptr) {
     tell(observe::EventKind::Take, value(qp), message->ready, now_ps(), 1, message->ticket, message->bytes);
   }
-  queue.take();
+  q.queue.take();
 }
 
 void Ipcq::release(QpId qp, uint64_t ticket, Ps at) {
@@ -313,8 +326,7 @@ tlm::tlm_response_status Ipcq::notify(uint32_t id, uint64_t bytes, uint32_t epoc
   switch (result) {
     case QpResult::Ok: {
       ++*m_parts.progress;
-      QpStats& stats = m_stats[id];
-      stats.high_water = std::max(stats.high_water, q->queue.arrived() - q->queue.released());
+      q->stats.high_water = std::max(q->stats.high_water, q->queue.arrived() - q->queue.released());
       if (m_tap != nullptr) {
         tell(observe::EventKind::Message, id, q->queue.last_ready(), q->queue.last_ready(), 1, q->queue.arrived() - 1,
              bytes);

@@ -59,8 +59,8 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   uint32_t credits(QpId qp) const override;
   uint32_t level(QpId qp) const override;
   void observe(const observe::Tap* tap) override { m_tap = tap; }
-  /// By queue pair, up to the last one that was ever enabled.
-  const std::vector<QpStats>& stats() const { return m_stats; }
+  /// By queue pair, up to the last one that was ever used.
+  std::vector<QpStats> stats() const;
 
  private:
   struct Qp;
@@ -78,14 +78,15 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   void tell(observe::EventKind kind, uint32_t qp, Ps begin, Ps end, uint64_t count, uint64_t number = 0,
             uint64_t bytes = 0) const;
 
-  Parts m_parts;
-  IpcqListener* m_listener = nullptr;
-  RoutedInitiator m_out;
+  // What every message needs comes first, in two cache lines.
+  alignas(64) Parts m_parts;
   std::vector<std::unique_ptr<Qp>> m_qps;  ///< grows to what is used; storage on first touch
-  std::vector<uint32_t> m_enabled;         ///< QPs that are enabled
-  std::unique_ptr<DoorbellBehaviour> m_doorbell;
-  std::vector<QpStats> m_stats;
+  IpcqListener* m_listener = nullptr;
   const observe::Tap* m_tap = nullptr;
+  RoutedInitiator m_out;
+  std::vector<uint32_t> m_enabled;  ///< QPs that are enabled
+  std::unique_ptr<DoorbellBehaviour> m_doorbell;
+  std::vector<QpStats> m_past;  ///< of queue pairs before the last reset
 };
 
 }  // namespace ahbm::models

@@ -10,8 +10,8 @@ void QueuePair::enable(const QpConfig& config) {
   *this = QueuePair();
   m_config = config;
   m_enabled = true;
-  m_credit_at.assign(config.peer_slots, 0);
-  m_rx.assign(config.slots, RxSlot());
+  m_credit_at = std::make_unique<Ps[]>(config.peer_slots);
+  m_rx = std::make_unique<RxSlot[]>(config.slots);
 }
 
 void QueuePair::disable() {

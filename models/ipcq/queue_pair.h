@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <vector>
 
 #include "models/core/address_map.h"
 #include "models/core/config/system_config.h"
@@ -16,17 +16,17 @@ namespace ahbm::models {
 
 /// What the QP registers hold (configs/registers/qp.yaml).
 struct QpConfig {
+  Addr peer_pe = 0;
+  Addr peer_ring = 0;
+  uint64_t ring_offset = 0;  ///< in the TCM
+  uint32_t peer_qp = 0;
+  uint32_t peer_epoch = 0;
+  uint32_t peer_slots = 0;
+  uint32_t slot_bytes = 0;
+  uint32_t slots = 0;
   bool irq_on_message = false;
   bool has_egress = false;
   Side egress = Side::E;
-  uint32_t peer_qp = 0;
-  uint32_t peer_epoch = 0;
-  Addr peer_pe = 0;
-  Addr peer_ring = 0;
-  uint32_t peer_slots = 0;
-  uint32_t slot_bytes = 0;
-  uint64_t ring_offset = 0;  ///< in the TCM
-  uint32_t slots = 0;
 };
 
 enum class QpResult : uint8_t { Ok, Disabled, TooLong, Overrun };
@@ -98,17 +98,21 @@ class QueuePair {
   };
   static void step(uint32_t& slot, uint32_t slots) { slot = slot + 1 == slots ? 0 : slot + 1; }
 
+  // Three cache lines where it begins with one: what both sides need, what a message that comes in touches, what one
+  // that leaves and its credit do. The *_slot say where the counts stand, modulo the ring: divisions are dear.
   QpConfig m_config;
+  uint32_t m_send_slot = 0, m_credit_slot = 0;
   bool m_enabled = false;
-  // The slots that the counts below stand at, modulo the ring: divisions are dear.
-  uint32_t m_send_slot = 0, m_credit_slot = 0, m_arrive_slot = 0, m_take_slot = 0, m_release_slot = 0;
-  uint64_t m_sent = 0, m_credited = 0;
-  std::vector<Ps> m_credit_at;  ///< per peer slot: when the credit for its last use arrives
+
+  std::unique_ptr<RxSlot[]> m_rx;
   uint64_t m_arrived = 0, m_taken = 0, m_released = 0;
-  std::vector<RxSlot> m_rx;
   Ps m_payload_at = 0;
   Ps m_last_ready = 0;
-  uint32_t m_pushed = 0;
+  uint32_t m_arrive_slot = 0, m_take_slot = 0, m_release_slot = 0;
+  uint32_t m_pushed = 0;  ///< bytes in the slot at the tail, of a message that is not complete
+
+  uint64_t m_sent = 0, m_credited = 0;
+  std::unique_ptr<Ps[]> m_credit_at;  ///< per peer slot: when the credit for its last use arrives
 };
 
 }  // namespace ahbm::models

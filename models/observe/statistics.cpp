@@ -122,7 +122,8 @@ void emit_pe(Emitter& out, const std::string& path, Pe& pe) {
   }
   if (const auto* ipcq = dynamic_cast<const Ipcq*>(&pe.ipcq())) {
     QpStats sum;
-    for (const QpStats& q : ipcq->stats()) {
+    const std::vector<QpStats> pairs = ipcq->stats();
+    for (const QpStats& q : pairs) {
       sum.messages_sent += q.messages_sent;
       sum.messages_received += q.messages_received;
       sum.bytes_sent += q.bytes_sent;
@@ -140,8 +141,8 @@ void emit_pe(Emitter& out, const std::string& path, Pe& pe) {
     };
     out.at(path + ".ipcq");
     emit(sum);
-    for (size_t i = 0; i < ipcq->stats().size(); ++i) {
-      const QpStats& q = ipcq->stats()[i];
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const QpStats& q = pairs[i];
       if (q.messages_sent + q.messages_received + q.high_water == 0) continue;
       out.at(fmt::format("{}.ipcq.qp{}", path, i));
       emit(q);

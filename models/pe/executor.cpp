@@ -22,9 +22,9 @@ constexpr uint32_t kRefillMoves = tl::kMaxMoves * 3 / 4;
 
 Executor::Executor(const Parts& parts, const char* name)
     : m_parts(parts),
-      m_name(name),
+      m_engine({parts.config, parts.ipcq, parts.dma, parts.compute, &m_scratch, parts.tcm, parts.progress}),
       m_scratch(parts.config->ipcq.ring_bytes, parts.config->pe.tcm_bytes),
-      m_engine({parts.config, parts.ipcq, parts.dma, parts.compute, &m_scratch, parts.tcm, parts.progress}) {
+      m_name(name) {
   parts.ipcq->set_listener(this);
 }
 

@@ -129,20 +129,21 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   void wake(Ps at);
   [[noreturn]] void fault(const char* what, Addr address, tlm::tlm_response_status status);
 
-  Parts m_parts;
-  std::string m_name;
-  Scratch m_scratch;
-  MoveEngine m_engine;
-  RoutedInitiator m_out;
-  Route m_completion_route;
-  std::list<Queued> m_queue;  ///< nothing is allocated for the many PEs that never run
-  sc_core::sc_event m_wake;   ///< of the thread, while no moves can go on
-  sc_core::sc_event m_resume, m_space;
+  // What a wake-up looks at comes first.
   const Blocked* m_blocked = nullptr;  ///< null: the thread runs, or waits for m_wake
   std::exception_ptr m_failure;        ///< of the method, for the kernel
   bool m_spawned = false, m_running = false, m_sleeping = false;
   bool m_abort = false, m_reset = false;
   bool m_stopped = false;  ///< by an injected fault, until a reset
+  Parts m_parts;
+  MoveEngine m_engine;
+  Scratch m_scratch;
+  std::string m_name;
+  RoutedInitiator m_out;
+  Route m_completion_route;
+  std::list<Queued> m_queue;  ///< nothing is allocated for the many PEs that never run
+  sc_core::sc_event m_wake;   ///< of the thread, while no moves can go on
+  sc_core::sc_event m_resume, m_space;
   QpId m_slot_qp{~0u};     ///< the QP that recv_slot waits on
   launch::Descriptor m_current;
   std::string m_kernel_name, m_last_error;

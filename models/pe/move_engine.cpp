@@ -88,6 +88,7 @@ tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
   const uint32_t bytes = tl::piece_bytes(move, [this](tl::Dir d) { return m_lanes[lane_index(d)].link.slot_bytes; });
   m.piece_elems = bytes / m.item;
   m.pieces = static_cast<uint32_t>(ceil_div(move.count, m.piece_elems));
+  if (m.pieces > 1 && m.ring == nullptr) m.ring = std::make_unique<Piece[]>(kWindow);
   m.computes = move.local != 0 || move.from.size() > 1 || move.divisor > 1;
   bool head = move.from.empty() && move.to.empty();
   for (size_t i = 0; i < move.from.size(); ++i) {
@@ -329,7 +330,11 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
     for (size_t s = 0; s < m.move.from.size(); ++s) all = all && m.received[s] > i;
     if (!all) break;
     Piece& p = m.piece(i);
-    p.acc_ready = std::max(now, p.load_ready);
+    if (p.load_ready > now) {
+      wake_at(m, p.load_ready);
+      break;
+    }
+    p.acc_ready = now;
     if (m.computes) {
       if (!may_release(m, p, now) || !stage(m, p)) break;
       uint8_t* acc = m_parts.tcm->data(p.stage) + ipcq::kHeaderBytes;
@@ -353,7 +358,7 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
         }
         ++passes;
       }
-      if (passes != 0) p.acc_ready = m_parts.compute->vector(now, p.acc_ready, uint64_t{passes} * p.count);
+      if (passes != 0) p.acc_ready = m_parts.compute->vector(now, now, uint64_t{passes} * p.count);
       release_slots(m, i, p.acc_ready);
     }
     p.taken = p.acc_ready;

@@ -108,7 +108,8 @@ class MoveEngine {
     bool slots_held = false;
   };
   static constexpr uint32_t kUnstaged = ~uint32_t{0};
-  struct MoveState {
+  // By cache line: what decides whether it is looked at, the counts per direction, the move, the piece.
+  struct alignas(64) MoveState {
     tl::Handle handle = 0;
     Ps next_time = kNever;  ///< when it can go on by itself
     Ps lazy_time = kNever;  ///< when its oldest piece is done with its transfers, if nothing else waits for that
@@ -119,18 +120,23 @@ class MoveEngine {
     uint8_t item = 4;
     uint32_t piece_elems = 0;
     uint32_t pieces = 0;
-    uint32_t opened = 0, loaded = 0, received[4] = {}, computed = 0, sent[4] = {}, stored = 0, retired = 0;
+    uint32_t opened = 0, loaded = 0, computed = 0, stored = 0, retired = 0;
+
+    uint32_t received[4] = {}, sent[4] = {};
     uint16_t from[4] = {}, to[4] = {};  ///< lane indices
+    std::unique_ptr<Piece[]> ring;      ///< index modulo kWindow; only used by moves of several pieces
+
     tl::Move move;
     uint64_t first_ticket[4] = {};  ///< of the messages received per source: those of a move follow each other
-    Piece ring[kWindow];            ///< index modulo
-    Piece& piece(uint32_t i) { return ring[i % kWindow]; }
+    Piece single;                   ///< of a move that is one piece, as most are in short collectives
+    Piece& piece(uint32_t i) { return pieces == 1 ? single : ring[i % kWindow]; }
   };
-  struct Lane {
-    QpId qp{};
-    launch::LinkEntry link;
+  // Two cache lines, and the route.
+  struct alignas(64) Lane {
     RingBuffer<MoveState*> receiving, sending;
     Ps message_since = kNotWaiting, credit_since = kNotWaiting;
+    QpId qp{};
+    launch::LinkEntry link;
     Route route;
   };
 
@@ -183,26 +189,31 @@ class MoveEngine {
   void tell_send(const Lane& lane, const SendSlot& slot, Ps now, Ps taken, uint32_t bytes) const;
   [[noreturn]] void fault(const char* what, Addr address, tlm::tlm_response_status status);
 
-  Parts m_parts;
-  const bool m_functional;  ///< payload bytes are moved
-  launch::ArgHeader m_header;
-  uint32_t m_flat_pe = 0;
+  // By cache line, the most used first.
+  alignas(64) Parts m_parts;
+  const observe::Tap* m_tap = nullptr;
+
   std::vector<Lane> m_lanes;
-  std::vector<std::unique_ptr<MoveState>> m_pool;
-  std::vector<MoveState*> m_free;
   std::vector<MoveState*> m_listed;  ///< moves that may do something: at the head of a lane, or without lanes
-  RingBuffer<bool> m_done;           ///< from m_first_handle on
-  tl::Handle m_first_handle = 1;
   uint32_t m_in_flight = 0, m_unissued = 0;
+  const bool m_functional;  ///< payload bytes are moved
   bool m_may_wait = true, m_needs_thread = false;
   bool m_ripple = false;   ///< something happened that other moves may have waited for
   bool m_starved = false;  ///< a piece found no room to be staged
+
   std::vector<int16_t> m_lane_of_qp;
-  std::vector<uint64_t> m_spares;  ///< staging areas of m_spare_bytes that no piece uses
-  uint64_t m_spare_bytes = 0;
+  RingBuffer<bool> m_done;  ///< from m_first_handle on
+  tl::Handle m_first_handle = 1;
   Ps m_stored_by = 0;
+
   MoveStats m_stats;
-  const observe::Tap* m_tap = nullptr;
+  uint64_t m_spare_bytes = 0;
+
+  std::vector<uint64_t> m_spares;  ///< staging areas of m_spare_bytes that no piece uses
+  std::vector<MoveState*> m_free;
+  std::vector<std::unique_ptr<MoveState>> m_pool;
+  launch::ArgHeader m_header;
+  uint32_t m_flat_pe = 0;
 };
 
 }  // namespace ahbm::models

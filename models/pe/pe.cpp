@@ -18,9 +18,32 @@ namespace ahbm::models {
 
 using namespace regs;
 
+// Where granted routes end: the window's state that every message and credit needs, together in few cache lines.
+struct Pe::Inbox final : tlm::tlm_fw_transport_if<> {
+  Inbox(Impl& owner, const SystemConfig& c, Addr window) : im(owner), config(c), base(window) {}
+  void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) override;
+  void access_tcm(tlm::tlm_generic_payload& trans, Transit& transit, uint64_t local);
+  void give_route(const Transit& transit);
+  unsigned transport_dbg(tlm::tlm_generic_payload& trans) override;
+  bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) override;
+  tlm::tlm_sync_enum nb_transport_fw(tlm::tlm_generic_payload& trans, tlm::tlm_phase& phase,
+                                     sc_core::sc_time& delay) override;
+
+  Impl& im;
+  const SystemConfig& config;
+  const Addr base;
+  uint32_t epoch = 0;  ///< of the SFR block
+  bool in_reset = false;
+  FaultInjector* faults = nullptr;
+  IpcqPart* ipcq = nullptr;
+  tlm::tlm_fw_transport_if<>* ipcq_bus = nullptr;
+};
+
 struct Pe::Impl : IpcqHost, SfrHost {
   Impl(Pe& owner, const SystemServices& services, const PeLocation& where)
-      : pe(owner),
+      : inbox(*this, *services.config, pe_base(where)),
+        tcm(services.config->pe),
+        pe(owner),
         config(*services.config),
         location(where),
         flat_pe(config.flat_pe(where)),
@@ -28,7 +51,6 @@ struct Pe::Impl : IpcqHost, SfrHost {
         shape(config.map_shape()),
         route_epoch(services.route_epoch),
         faults(services.faults != nullptr ? *services.faults : FaultInjector::none()),
-        tcm(config.pe),
         dma(config, *services.payloads, tcm, flat_pe, *services.progress, faults),
         m_compute(make_compute(services, where)),
         m_sfr(make_sfr(services, where)),
@@ -44,6 +66,9 @@ struct Pe::Impl : IpcqHost, SfrHost {
         ipcq_out("ipcq_out") {
     sfr_out.bind(sfr.bus());
     ipcq_out.bind(ipcq.bus());
+    inbox.faults = &faults;
+    inbox.ipcq = &ipcq;
+    inbox.epoch = sfr.epoch();
   }
   std::unique_ptr<ComputeModel> make_compute(const SystemServices& services, const PeLocation& where);
   std::unique_ptr<SfrPart> make_sfr(const SystemServices& services, const PeLocation& where);
@@ -63,7 +88,7 @@ struct Pe::Impl : IpcqHost, SfrHost {
     }
   }
   bool send_from_tcm(QpId qp, uint64_t tcm_offset, uint32_t bytes) override;
-  uint32_t epoch() const override { return sfr.epoch(); }
+  uint32_t epoch() const override { return inbox.epoch; }
   void count_stale() override { sfr.count(regs::pe::STALE_DROPPED); }
 
   // SfrHost
@@ -100,6 +125,7 @@ struct Pe::Impl : IpcqHost, SfrHost {
     executor.reset();
     ipcq.reset();
     sfr.reset();
+    inbox.epoch = sfr.epoch();
     if (tap != nullptr) tell(observe::EventKind::Reset, 0);
   }
   void tell(observe::EventKind kind, uint64_t level) const {
@@ -122,8 +148,9 @@ struct Pe::Impl : IpcqHost, SfrHost {
     m_own_wakes = std::make_unique<WakeQueue>();
     return m_own_wakes.get();
   }
-  bool in_reset() const { return !pe.rst_n.read(); }
 
+  Inbox inbox;
+  Tcm tcm;
   Pe& pe;
   const SystemConfig& config;
   const PeLocation location;
@@ -132,7 +159,6 @@ struct Pe::Impl : IpcqHost, SfrHost {
   const MapShape shape;
   const uint64_t* route_epoch;
   FaultInjector& faults;
-  Tcm tcm;
   Dma dma;
   std::unique_ptr<WakeQueue> m_own_wakes;
   const std::unique_ptr<ComputeModel> m_compute;
@@ -215,7 +241,7 @@ Pe::Pe(const sc_core::sc_module_name& name, const SystemServices& services, cons
   xbar_in.register_get_direct_mem_ptr(this, &Pe::get_direct_mem_ptr);
   SC_METHOD(on_line);
   dont_initialize();
-  sensitive << rst_n.neg() << m_impl->irq_changed;
+  sensitive << rst_n << m_impl->irq_changed;
 }
 
 Pe::~Pe() = default;
@@ -225,9 +251,12 @@ void Pe::end_of_elaboration() {
   m_impl->dma.bind(first, m_impl->route_epoch);
   m_impl->ipcq.bind_out(first, m_impl->route_epoch);
   m_impl->executor.bind_out(first, m_impl->route_epoch);
+  m_impl->inbox.ipcq_bus = m_impl->ipcq_out.operator->();
+  m_impl->inbox.in_reset = !rst_n.read();
 }
 
 void Pe::on_line() {
+  m_impl->inbox.in_reset = !rst_n.read();
   m_impl->driving_line = true;
   if (rst_n.negedge()) m_impl->reset();
   m_impl->driving_line = false;
@@ -268,63 +297,23 @@ void Pe::observe(const observe::Tap* tap) {
 }
 
 void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
-  Impl& im = *m_impl;
+  m_impl->inbox.b_transport(trans, delay);
+}
+
+void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
   TransitScope transit(trans, delay);
   trans.set_dmi_allowed(false);
-  const Addr local = trans.get_address() - im.base;
-  if (im.in_reset()) {
+  const Addr local = trans.get_address() - base;
+  if (in_reset) {
     trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
     return;
   }
-  if (im.faults.addresses_armed() &&
-      im.faults.refuses(trans.get_address(), touched_bytes(trans), trans.is_write(), now_ps())) {
+  if (faults->addresses_armed() &&
+      faults->refuses(trans.get_address(), touched_bytes(trans), trans.is_write(), now_ps())) {
     trans.set_response_status(tlm::TLM_GENERIC_ERROR_RESPONSE);
     return;
   }
-  if (local < im.config.pe.tcm_bytes) {
-    const auto status = check_payload(trans, false);
-    if (status != tlm::TLM_OK_RESPONSE) {
-      trans.set_response_status(status);
-      return;
-    }
-    const uint64_t n = trans.get_data_length();
-    if (touched_bytes(trans) > im.config.pe.tcm_bytes - local) {
-      trans.set_response_status(tlm::TLM_ADDRESS_ERROR_RESPONSE);
-      return;
-    }
-    if (trans.get_streaming_width() < n) {
-      trans.set_response_status(tlm::TLM_BURST_ERROR_RESPONSE);
-      return;
-    }
-    trans.set_response_status(tlm::TLM_OK_RESPONSE);
-    if (RouteGrant* grant = transit->grant) {
-      grant->target = &xbar_in.get_base_interface();
-      grant->window_begin = im.base;
-      grant->window_end = im.base + addr::kPeWindowBytes;
-    }
-    if (!trans.is_read() && !trans.is_write()) return;
-    IpcqNotify* notify = transit->notify;
-    if (notify != nullptr && notify->epoch != (im.sfr.epoch() & 0xFFFF)) {
-      // From before this PE's reset: the slot may belong to somebody else by now.
-      im.count_stale();
-      return;
-    }
-    if (trans.is_read()) transit->wire_payload = n;
-    // The port is passed by payload bytes; an IPCQ header that is not on the wire is not counted here either.
-    im.tcm.port().pass(now_ps(), *transit);
-    // A message that its queue pair refuses must not reach a slot: what lies there may not have been read.
-    const bool taken = notify == nullptr || im.ipcq.would_take(notify->qp, notify->bytes) == QpResult::Ok;
-    if (taken && trans.get_data_ptr() != nullptr) move_bytes(im.tcm.memory(), trans, local);
-    if (trans.is_write() && trans.get_byte_enable_ptr() == nullptr) {
-      if (notify != nullptr) {
-        trans.set_response_status(
-            im.ipcq.deliver(notify->qp, notify->bytes, notify->epoch, notify->doorbell.tail, transit->tail));
-      } else if (local < im.config.ipcq.ring_bytes) {
-        im.ipcq.payload_written(local, n, transit->tail);
-      }
-    }
-    return;
-  }
+  if (local < config.pe.tcm_bytes) return access_tcm(trans, *transit, local);
   const Decoded d = decode(trans.get_address(), im.shape);
   if (!fits(d, touched_bytes(trans))) {
     answer_hole(trans);
@@ -339,18 +328,62 @@ void Pe::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) {
     trans.set_response_status(status);
     return;
   }
-  if (RouteGrant* grant = transit->grant) {
-    grant->target = &xbar_in.get_base_interface();
-    grant->window_begin = im.base;
-    grant->window_end = im.base + addr::kPeWindowBytes;
-  }
+  give_route(*transit);
   sc_core::sc_time inner = to_sc_time(transit->tail - now_ps());
   if (d.region == Region::PeSfr) {
     im.sfr_out->b_transport(trans, inner);
   } else {
-    im.ipcq_out->b_transport(trans, inner);
+    ipcq_bus->b_transport(trans, inner);
   }
   if (trans.is_read() && trans.is_response_ok()) transit->wire_payload = trans.get_data_length();
+}
+
+void Pe::Inbox::give_route(const Transit& transit) {
+  RouteGrant* grant = transit.grant;
+  if (grant == nullptr) return;
+  grant->target = this;
+  grant->window_begin = base;
+  grant->window_end = base + addr::kPeWindowBytes;
+}
+
+void Pe::Inbox::access_tcm(tlm::tlm_generic_payload& trans, Transit& transit, uint64_t local) {
+  const auto status = check_payload(trans, false);
+  if (status != tlm::TLM_OK_RESPONSE) {
+    trans.set_response_status(status);
+    return;
+  }
+  const uint64_t n = trans.get_data_length();
+  if (touched_bytes(trans) > config.pe.tcm_bytes - local) {
+    trans.set_response_status(tlm::TLM_ADDRESS_ERROR_RESPONSE);
+    return;
+  }
+  if (trans.get_streaming_width() < n) {
+    trans.set_response_status(tlm::TLM_BURST_ERROR_RESPONSE);
+    return;
+  }
+  trans.set_response_status(tlm::TLM_OK_RESPONSE);
+  give_route(transit);
+  if (!trans.is_read() && !trans.is_write()) return;
+  IpcqNotify* notify = transit.notify;
+  if (notify != nullptr && notify->epoch != (epoch & 0xFFFF)) {
+    // From before this PE's reset: the slot may belong to somebody else by now.
+    im.count_stale();
+    return;
+  }
+  if (trans.is_read()) transit.wire_payload = n;
+  // The port is passed by payload bytes; an IPCQ header that is not on the wire is not counted here either.
+  im.tcm.port().pass(now_ps(), transit);
+  // A message that its queue pair refuses must not reach a slot: what lies there may not have been read.
+  const bool taken = notify == nullptr || ipcq->would_take(notify->qp, notify->bytes) == QpResult::Ok;
+  if (taken && trans.get_data_ptr() != nullptr) move_bytes(im.tcm.memory(), trans, local);
+  if (trans.is_write() && trans.get_byte_enable_ptr() == nullptr) {
+    if (notify != nullptr) {
+      trans.set_response_status(
+          ipcq->deliver(notify->qp, notify->bytes, notify->epoch, notify->doorbell.tail, transit.tail));
+    } else if (local < config.ipcq.ring_bytes) {
+      ipcq->payload_written(local, n, transit.tail);
+    }
+  }
 }
 
 unsigned Pe::transport_dbg(tlm::tlm_generic_payload& trans) {
@@ -371,6 +404,18 @@ unsigned Pe::transport_dbg(tlm::tlm_generic_payload& trans) {
 
 bool Pe::get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) {
   return refuse_dmi(trans, dmi);
+}
+
+// Routes are granted for b_transport alone; the rest comes through the socket.
+unsigned Pe::Inbox::transport_dbg(tlm::tlm_generic_payload& trans) {
+  return im.pe.transport_dbg(trans);
+}
+bool Pe::Inbox::get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) {
+  return refuse_dmi(trans, dmi);
+}
+tlm::tlm_sync_enum Pe::Inbox::nb_transport_fw(tlm::tlm_generic_payload& trans, tlm::tlm_phase& phase,
+                                              sc_core::sc_time& delay) {
+  return im.pe.xbar_in.get_base_interface().nb_transport_fw(trans, phase, delay);
 }
 
 }  // namespace ahbm::models

@@ -74,6 +74,7 @@ class Pe : public sc_core::sc_module {
   bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi);
 
   struct Impl;
+  struct Inbox;
   std::unique_ptr<Impl> m_impl;
 };
 

@@ -2,9 +2,10 @@
 // it reserves; later ones reserve along the collected route and call the target directly. Same times, same statistics.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
-#include <vector>
 
 #include "models/core/address_map.h"
 #include "models/tlm/payload_pool.h"
@@ -12,27 +13,41 @@
 
 namespace ahbm::models {
 
-/// One granted route, kept by an initiator per target window it uses.
-struct Route {
-  std::vector<Hop*> forward;
-  std::vector<Hop*> backward;
+/// Hops that are passed one after the other.
+struct HopList {
+  Hop* const* first;
+  size_t count;
+  Hop* const* begin() const { return first; }
+  Hop* const* end() const { return first + count; }
+};
+
+/// One granted route, kept by an initiator per target window it uses. A cache line, and one more for its hops.
+struct alignas(64) Route {
   tlm::tlm_fw_transport_if<>* target = nullptr;
-  uint64_t begin = 1, end = 0;
+  uint64_t begin_address = 1, end_address = 0;
   uint64_t epoch = 0;
+  std::unique_ptr<Hop*[]> hops;  ///< forward, then backward
+  uint32_t n_forward = 0, n_backward = 0;
   bool has_egress = false;
   Side egress = Side::E;
 
+  HopList forward() const { return {hops.get(), n_forward}; }
+  HopList backward() const { return {hops.get() + n_forward, n_backward}; }
+
   bool granted(uint64_t now_epoch) const { return target != nullptr && epoch == now_epoch; }
-  bool covers(uint64_t address, uint64_t bytes) const { return address >= begin && address + bytes <= end; }
+  bool covers(uint64_t address, uint64_t bytes) const { return address >= begin_address && address + bytes <= end_address; }
   bool covers(uint64_t address, uint64_t bytes, uint64_t now_epoch, const Transit& t) const {
     return granted(now_epoch) && covers(address, bytes) && has_egress == t.has_egress && egress == t.egress;
   }
   void take(const RouteGrant& grant, uint64_t now_epoch, const Transit& t) {
-    forward = grant.forward;
-    backward = grant.backward;
+    n_forward = static_cast<uint32_t>(grant.forward.size());
+    n_backward = static_cast<uint32_t>(grant.backward.size());
+    hops = std::make_unique<Hop*[]>(size_t{n_forward} + n_backward);
+    std::copy(grant.backward.begin(), grant.backward.end(),
+              std::copy(grant.forward.begin(), grant.forward.end(), hops.get()));
     target = grant.target;
-    begin = grant.window_begin;
-    end = grant.window_end;
+    begin_address = grant.window_begin;
+    end_address = grant.window_end;
     epoch = now_epoch;
     has_egress = t.has_egress;
     egress = t.egress;
@@ -60,13 +75,13 @@ class RouteCache {
 
 /// Takes `t` over `hops`, as pass_forward does one by one. The times stay in registers.
 template <Channel kChannel>
-void pass_hops(const std::vector<Hop*>& hops, Ps now, Transit& t) {
+void pass_hops(HopList hops, Ps now, Transit& t) {
   Ps head = t.head, tail = t.tail;
   for (Hop* hop : hops) hop->pass_as<kChannel>(now, head, tail, t.wire_payload);
   t.head = head;
   t.tail = tail;
 }
-inline void pass_hops(const std::vector<Hop*>& hops, Ps now, Transit& t) {
+inline void pass_hops(HopList hops, Ps now, Transit& t) {
   if (t.channel == Channel::Control) return pass_hops<Channel::Control>(hops, now, t);
   // The channels share nothing but the figures, so the doorbell of a fused NOTIFY may follow behind.
   pass_hops<Channel::Data>(hops, now, t);
@@ -76,12 +91,12 @@ inline void pass_hops(const std::vector<Hop*>& hops, Ps now, Transit& t) {
 /// Carries `trans` along `route` if that still covers it: reserves every hop, calls the target, brings read data back.
 inline bool follow_route(tlm::tlm_generic_payload& trans, Transit& t, const Route& route, uint64_t epoch) {
   if (!route.covers(trans.get_address(), trans.get_data_length(), epoch, t)) return false;
-  pass_hops(route.forward, now_ps(), t);
+  pass_hops(route.forward(), now_ps(), t);
   call_next(*route.target, trans, t);
   if (trans.is_read()) {
     // An error comes back as a header-only message.
     t.wire_payload = trans.is_response_ok() ? trans.get_data_length() : 0;
-    for (Hop* hop : route.backward) hop->pass(now_ps(), t);
+    for (Hop* hop : route.backward()) hop->pass(now_ps(), t);
   }
   return true;
 }

@@ -63,20 +63,19 @@ struct HopStats {
 /// One thing that a message reserves on its way: a link direction, a crossbar output, a TCM port, a DMA channel. Two
 /// calendars: data and control (credits, doorbells and completions never queue behind data).
 ///
-/// Laid out by cache line: a pass touches the line of its channel, and the one of the figures only when it had to wait.
-/// Messages cross ten of these each, and a machine with a thousand busy PEs has more of them than its host caches.
+/// Laid out by cache line: a pass touches the first one as long as what it meets is the latest reservation. A message
+/// and its doorbell cross five to ten of these, and a machine with a thousand busy PEs has more of them than its host
+/// caches.
 class alignas(64) Hop {
  public:
   Hop() = default;
   Hop(const LinkParams& link, const Framing& framing) { configure(link, framing); }
   void configure(const LinkParams& link, const Framing& framing) {
     settle();
-    m_bytes_per_second = link.bytes_per_second;
+    m_link = link;
     m_framing = framing;
-    for (Lane& lane : m_lanes) {
-      lane.payload = kNoPayload;
-      lane.latency = link.latency;
-    }
+    m_latency = static_cast<uint32_t>(std::min<Ps>(link.latency, kNotShort));
+    forget_lengths();
   }
 
   /// Moves `t` across: head_out = first free instant, tail_out = max(end of the reserved time, tail_in), then latency.
@@ -90,88 +89,83 @@ class alignas(64) Hop {
   /// `pass` for who knows the channel and keeps the times in registers.
   template <Channel kChannel>
   void pass_as(Ps now, Ps& head, Ps& tail, uint64_t payload) {
-    Lane& lane = m_lanes[static_cast<size_t>(kChannel)];
-    if (lane.payload != payload) {
-      if (m_tap != nullptr || payload >= kNoPayload) return pass_rarely(kChannel, now, head, tail, payload);
-      change_length(lane, payload);
+    constexpr auto c = static_cast<size_t>(kChannel);
+    if (m_payload[c] != payload && !keep_length(c, payload)) return pass_rarely(kChannel, now, head, tail, payload);
+    if (++m_passes[c] == kManyPasses) settle();
+    Calendar::Interval& last = m_last[c];
+    Calendar::Slot slot;
+    if (m_earlier[c] || head < last.begin || (head > last.end && last.end > now)) {
+      slot = Calendar::reserve_in(last, m_busy[c], now, head, m_duration[c]);
+      m_earlier[c] = !m_busy[c].empty();
+    } else {
+      if (head > last.end) last.begin = last.end = head;
+      slot.begin = last.end;
+      slot.end = last.end += m_duration[c];
     }
-    if (++lane.passes == kManyPasses) settle();
-    const Calendar::Slot slot = lane.calendar.reserve(now, head, lane.duration);
-    if (kChannel == Channel::Data && slot.begin != head) m_waited += slot.begin - head;
-    tail = std::max(slot.end, tail) + lane.latency;
-    head = slot.begin + lane.latency;
+    if (kChannel == Channel::Data && slot.begin != head) m_settled.waited += slot.begin - head;
+    tail = std::max(slot.end, tail) + m_latency;
+    head = slot.begin + m_latency;
   }
-  LinkParams link() const { return {m_bytes_per_second, m_lanes[0].latency}; }
+  LinkParams link() const { return m_link; }
   const Framing& framing() const { return m_framing; }
   HopStats stats() const {
     HopStats out = m_settled;
-    for (const Channel c : {Channel::Data, Channel::Control}) add_passes(out, c);
-    out.waited = m_waited;
+    for (size_t c = 0; c < kChannels; ++c) add_passes(out, c);
     return out;
   }
-  const Calendar& calendar(Channel c) const { return m_lanes[static_cast<size_t>(c)].calendar; }
   /// Every pass is told to `tap`, granted routes included; null: to nobody.
   /// Watching changes nothing about a hop.
   void observe(const observe::Tap* tap) {
     settle();
-    for (Lane& lane : m_lanes) lane.payload = kNoPayload;  // so that the next pass looks
+    forget_lengths();  // so that the next pass looks
     m_tap = tap;
   }
 
  private:
-  static constexpr uint32_t kNoPayload = ~uint32_t{0};
+  static constexpr size_t kChannels = 2;
+  static constexpr uint16_t kNoPayload = 0xFFFF;
+  static constexpr uint32_t kNotShort = ~uint32_t{0};
   static constexpr uint32_t kManyPasses = 1u << 30;
 
-  /// A channel, and what a message of the last length costs on it: traffic comes in few lengths, and divisions are
-  /// dear.
-  struct Lane {
-    Calendar calendar;
-    uint32_t payload = kNoPayload;
-    uint32_t passes = 0;  ///< of this length, not yet in m_settled
-    Ps duration = 0;
-    Ps latency = 0;
-  };
-  static_assert(sizeof(Lane) == 64);
-
-  void add_passes(HopStats& out, Channel channel) const {
-    const Lane& lane = m_lanes[static_cast<size_t>(channel)];
-    if (lane.passes == 0) return;
-    const uint64_t wire = m_framing.wire_bytes(lane.payload) * lane.passes;
-    out.transactions += lane.passes;
-    out.payload_bytes += uint64_t{lane.payload} * lane.passes;
-    out.wire_bytes += wire;
-    if (channel == Channel::Data) {
-      out.busy += lane.duration * lane.passes;
+  void forget_lengths() { m_payload[0] = m_payload[1] = kNoPayload; }
+  void add_passes(HopStats& out, size_t c) const {
+    if (m_passes[c] != 0) add(out, c, m_passes[c], m_payload[c], m_framing.wire_bytes(m_payload[c]), m_duration[c]);
+  }
+  static void add(HopStats& out, size_t c, uint64_t passes, uint64_t payload, uint64_t wire, Ps duration) {
+    out.transactions += passes;
+    out.payload_bytes += payload * passes;
+    out.wire_bytes += wire * passes;
+    if (c == static_cast<size_t>(Channel::Data)) {
+      out.busy += duration * passes;
     } else {
-      out.control_wire_bytes += wire;
+      out.control_wire_bytes += wire * passes;
     }
   }
   void settle() {
-    for (const Channel c : {Channel::Data, Channel::Control}) {
+    for (size_t c = 0; c < kChannels; ++c) {
       add_passes(m_settled, c);
-      m_lanes[static_cast<size_t>(c)].passes = 0;
+      m_passes[c] = 0;
     }
   }
-  [[gnu::noinline]] void change_length(Lane& lane, uint64_t payload) {
+  /// What a message of this length costs is kept: traffic comes in few lengths, and divisions are dear. False: it is
+  /// watched, or too large for that.
+  [[gnu::noinline]] bool keep_length(size_t c, uint64_t payload) {
+    if (m_tap != nullptr || payload >= kNoPayload || m_latency == kNotShort) return false;
+    const Ps duration = transfer_ps(m_framing.wire_bytes(payload), m_link.bytes_per_second);
+    if (duration == 0 || duration >= kNotShort) return false;
     settle();
-    lane.payload = static_cast<uint32_t>(payload);
-    lane.duration = transfer_ps(m_framing.wire_bytes(payload), m_bytes_per_second);
+    m_payload[c] = static_cast<uint16_t>(payload);
+    m_duration[c] = static_cast<uint32_t>(duration);
+    return true;
   }
-  /// A pass that is watched, or of a length that the lane does not keep.
   [[gnu::noinline, gnu::cold]] void pass_rarely(Channel channel, Ps now, Ps& head, Ps& tail, uint64_t payload) {
-    Lane& lane = m_lanes[static_cast<size_t>(channel)];
+    const auto c = static_cast<size_t>(channel);
     const uint64_t wire = m_framing.wire_bytes(payload);
-    const Ps duration = transfer_ps(wire, m_bytes_per_second);
-    const Calendar::Slot slot = lane.calendar.reserve(now, head, duration);
-    ++m_settled.transactions;
-    m_settled.payload_bytes += payload;
-    m_settled.wire_bytes += wire;
-    if (channel == Channel::Data) {
-      m_settled.busy += duration;
-      m_waited += slot.begin - head;
-    } else {
-      m_settled.control_wire_bytes += wire;
-    }
+    const Ps duration = transfer_ps(wire, m_link.bytes_per_second);
+    const Calendar::Slot slot = Calendar::reserve_in(m_last[c], m_busy[c], now, head, duration);
+    m_earlier[c] = !m_busy[c].empty();
+    add(m_settled, c, 1, payload, wire, duration);
+    if (channel == Channel::Data) m_settled.waited += slot.begin - head;
     if (m_tap != nullptr) {
       observe::Event e;
       e.kind = observe::EventKind::Transfer;
@@ -182,17 +176,26 @@ class alignas(64) Hop {
       e.wire_bytes = wire;
       m_tap->tell(e);
     }
-    tail = std::max(slot.end, tail) + lane.latency;
-    head = slot.begin + lane.latency;
+    tail = std::max(slot.end, tail) + m_link.latency;
+    head = slot.begin + m_link.latency;
   }
 
-  Lane m_lanes[2];  ///< by channel, a cache line each
-  Ps m_waited = 0;
-  uint64_t m_bytes_per_second = 1;
+  // All of these by channel.
+  Calendar::Interval m_last[kChannels] = {};  ///< the calendars' latest intervals
+  uint32_t m_passes[kChannels] = {};          ///< of length m_payload, not yet in m_settled
+  uint32_t m_duration[kChannels] = {};        ///< of a message of length m_payload
+  uint16_t m_payload[kChannels] = {kNoPayload, kNoPayload};
+  bool m_earlier[kChannels] = {};  ///< there are intervals before the latest one
+  uint32_t m_latency = 0;
+
+  Calendar::Intervals m_busy[kChannels];  ///< the intervals before the latest one
+  LinkParams m_link{1, 0};
+
+  HopStats m_settled;
   const observe::Tap* m_tap = nullptr;
   Framing m_framing;
-  HopStats m_settled;
 };
+static_assert(sizeof(Hop) == 192);
 
 /// A machine resource without packet framing (TCM port, DMA channel, memory channel): bytes are bytes.
 constexpr Framing kUnframed{1, 0};
