@@ -144,7 +144,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   std::list<Queued> m_queue;  ///< nothing is allocated for the many PEs that never run
   sc_core::sc_event m_wake;   ///< of the thread, while no moves can go on
   sc_core::sc_event m_resume, m_space;
-  QpId m_slot_qp{~0u};     ///< the QP that recv_slot waits on
+  QpId m_slot_qp{~0u};  ///< the QP that recv_slot waits on
   launch::Descriptor m_current;
   std::string m_kernel_name, m_last_error;
   Ps m_stored_by = 0;

@@ -35,7 +35,9 @@ struct alignas(64) Route {
   HopList backward() const { return {hops.get() + n_forward, n_backward}; }
 
   bool granted(uint64_t now_epoch) const { return target != nullptr && epoch == now_epoch; }
-  bool covers(uint64_t address, uint64_t bytes) const { return address >= begin_address && address + bytes <= end_address; }
+  bool covers(uint64_t address, uint64_t bytes) const {
+    return address >= begin_address && address + bytes <= end_address;
+  }
   bool covers(uint64_t address, uint64_t bytes, uint64_t now_epoch, const Transit& t) const {
     return granted(now_epoch) && covers(address, bytes) && has_egress == t.has_egress && egress == t.egress;
   }
