@@ -88,8 +88,8 @@ void emit_dma(Emitter& out, const std::string& path, const DmaStats& s) {
 }
 
 void emit_pe(Emitter& out, const std::string& path, Pe& pe) {
-  const ExecutorStats& e = pe.executor().stats();
-  const MoveStats& m = pe.executor().move_stats();
+  const ExecutorStats e = pe.launched() ? pe.executor().stats() : ExecutorStats{};
+  const MoveStats m = pe.launched() ? pe.executor().move_stats() : MoveStats{};
   out.at(path);
   out.count("kernels", e.kernels);
   out.count("kernels_failed", e.failed);
@@ -225,6 +225,7 @@ WaitSummary waits(System& system, size_t n) {
   WaitSummary out;
   MachineVisitor v;
   v.pe = [&out](const std::string& path, Pe& pe, uint32_t) {
+    if (!pe.launched()) return;
     const MoveStats& m = pe.executor().move_stats();
     const PeWaits w{path, m.waited_message, m.waited_credit, pe.executor().stats().idle};
     out.total.message += w.message;

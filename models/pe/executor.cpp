@@ -82,7 +82,6 @@ void Executor::reset() {
   }
   m_queue.clear();
   m_space.notify(sc_core::SC_ZERO_TIME);
-  if (m_parts.faults->stops_armed()) m_parts.faults->revive(m_parts.location, now_ps());
   m_stopped = false;
   if (m_running) m_reset = true;
   wake(0);

@@ -18,6 +18,20 @@ namespace ahbm::models {
 
 using namespace regs;
 
+namespace {
+// The blocks of a PE have their bus from it alone, which only ever calls b_transport.
+struct NoBackward final : tlm::tlm_bw_transport_if<> {
+  tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload&, tlm::tlm_phase&, sc_core::sc_time&) override {
+    return tlm::TLM_ACCEPTED;
+  }
+  void invalidate_direct_mem_ptr(sc_dt::uint64, sc_dt::uint64) override {}
+};
+NoBackward& no_backward() {
+  static NoBackward none;
+  return none;
+}
+}  // namespace
+
 // Where granted routes end: the window's state that every message and credit needs, together in few cache lines.
 struct Pe::Inbox final : tlm::tlm_fw_transport_if<> {
   Inbox(Impl& owner, const SystemConfig& c, Addr window) : im(owner), config(c), base(window) {}
@@ -40,34 +54,29 @@ struct Pe::Inbox final : tlm::tlm_fw_transport_if<> {
 };
 
 struct Pe::Impl : IpcqHost, SfrHost {
-  Impl(Pe& owner, const SystemServices& services, const PeLocation& where)
-      : inbox(*this, *services.config, pe_base(where)),
-        tcm(services.config->pe),
+  Impl(Pe& owner, const SystemServices& around, const PeLocation& where)
+      : inbox(*this, *around.config, pe_base(where)),
+        tcm(around.config->pe),
         pe(owner),
-        config(*services.config),
+        config(*around.config),
         location(where),
         flat_pe(config.flat_pe(where)),
         base(pe_base(where)),
         shape(config.map_shape()),
-        route_epoch(services.route_epoch),
-        faults(services.faults != nullptr ? *services.faults : FaultInjector::none()),
-        dma(config, *services.payloads, tcm, flat_pe, *services.progress, faults),
-        m_compute(make_compute(services, where)),
-        m_sfr(make_sfr(services, where)),
-        m_ipcq(make_ipcq(services, where)),
+        faults(around.faults != nullptr ? *around.faults : FaultInjector::none()),
+        dma(config, *around.payloads, tcm, flat_pe, *around.progress, faults),
+        m_compute(make_compute(around, where)),
+        m_sfr(make_sfr(around, where)),
+        m_ipcq(make_ipcq(around, where)),
         compute(*m_compute),
         sfr(*m_sfr),
         ipcq(*m_ipcq),
-        executor({&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, where,
-                  services.progress, &faults, services.wakes != nullptr ? services.wakes : own_wakes(),
-                  services.parts != nullptr && services.parts->any()},
-                 owner.name()),
-        sfr_out("sfr_out"),
-        ipcq_out("ipcq_out") {
-    sfr_out.bind(sfr.bus());
-    ipcq_out.bind(ipcq.bus());
+        services(around) {
+    sfr.bus().get_base_port().bind(no_backward());
+    ipcq.bus().get_base_port().bind(no_backward());
     inbox.faults = &faults;
     inbox.ipcq = &ipcq;
+    inbox.ipcq_bus = &ipcq.bus().get_base_interface();
     inbox.epoch = sfr.epoch();
   }
   std::unique_ptr<ComputeModel> make_compute(const SystemServices& services, const PeLocation& where);
@@ -92,9 +101,9 @@ struct Pe::Impl : IpcqHost, SfrHost {
   void count_stale() override { sfr.count(regs::pe::STALE_DROPPED); }
 
   // SfrHost
-  bool launch_queue_full() const override { return executor.queue_full(); }
-  const sc_core::sc_event& launch_space() const override { return executor.space(); }
-  void launch(const launch::Descriptor& d, Ps at) override { executor.enqueue(d, at); }
+  bool launch_queue_full() const override { return m_executor != nullptr && m_executor->queue_full(); }
+  const sc_core::sc_event& launch_space() const override { return m_executor->space(); }
+  void launch(const launch::Descriptor& d, Ps at) override { executor().enqueue(d, at); }
   void request_reset(Ps at) override {
     // A reset that another one has overtaken is over, too.
     later(at, [this, epoch_then = sfr.epoch()] {
@@ -103,11 +112,11 @@ struct Pe::Impl : IpcqHost, SfrHost {
   }
   void request_abort(Ps at) override {
     later(at, [this, epoch_then = sfr.epoch()] {
-      if (sfr.epoch() == epoch_then) executor.abort();
+      if (sfr.epoch() == epoch_then && m_executor) m_executor->abort();
     });
   }
-  bool kernel_running() const override { return executor.running(); }
-  uint32_t launches_queued() const override { return executor.queued(); }
+  bool kernel_running() const override { return m_executor != nullptr && m_executor->running(); }
+  uint32_t launches_queued() const override { return m_executor != nullptr ? m_executor->queued() : 0; }
   void interrupt_level(bool high) override {
     if (high == irq_level) return;
     irq_level = high;
@@ -122,7 +131,8 @@ struct Pe::Impl : IpcqHost, SfrHost {
   }
 
   void reset() {
-    executor.reset();
+    if (faults.stops_armed()) faults.revive(location, now_ps());
+    if (m_executor) m_executor->reset();
     ipcq.reset();
     sfr.reset();
     inbox.epoch = sfr.epoch();
@@ -144,10 +154,11 @@ struct Pe::Impl : IpcqHost, SfrHost {
       f();
     });
   }
-  WakeQueue* own_wakes() {
-    m_own_wakes = std::make_unique<WakeQueue>();
-    return m_own_wakes.get();
+  Executor& executor() {
+    if (!m_executor) make_executor();
+    return *m_executor;
   }
+  void make_executor();
 
   Inbox inbox;
   Tcm tcm;
@@ -157,7 +168,6 @@ struct Pe::Impl : IpcqHost, SfrHost {
   const uint32_t flat_pe;
   const Addr base;
   const MapShape shape;
-  const uint64_t* route_epoch;
   FaultInjector& faults;
   Dma dma;
   std::unique_ptr<WakeQueue> m_own_wakes;
@@ -167,9 +177,8 @@ struct Pe::Impl : IpcqHost, SfrHost {
   ComputeModel& compute;
   SfrPart& sfr;
   IpcqPart& ipcq;
-  Executor executor;
-  tlm_utils::simple_initiator_socket<Pe> sfr_out;
-  tlm_utils::simple_initiator_socket<Pe> ipcq_out;
+  const SystemServices services;
+  std::unique_ptr<Executor> m_executor;  ///< from the first launch on: most PEs of a large machine never run
   bool irq_level = false;
   bool driving_line = false;
   sc_core::sc_event irq_changed;  ///< one process drives the line, whoever's access changed it
@@ -177,21 +186,32 @@ struct Pe::Impl : IpcqHost, SfrHost {
   Route firmware_route;
 };
 
-std::unique_ptr<ComputeModel> Pe::Impl::make_compute(const SystemServices& services, const PeLocation& where) {
+void Pe::Impl::make_executor() {
+  if (services.wakes == nullptr) m_own_wakes = std::make_unique<WakeQueue>();
+  m_executor = std::make_unique<Executor>(
+      Executor::Parts{&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, location,
+                      services.progress, &faults, m_own_wakes ? m_own_wakes.get() : services.wakes,
+                      services.parts != nullptr && services.parts->any()},
+      pe.name());
+  m_executor->bind_out(pe.xbar_out.operator->(), services.route_epoch);
+  m_executor->observe(tap);
+}
+
+std::unique_ptr<ComputeModel> Pe::Impl::make_compute(const SystemServices& around, const PeLocation& where) {
   std::unique_ptr<ComputeModel> own;
-  if (services.parts != nullptr && services.parts->compute) own = services.parts->compute(where, config.pe);
+  if (around.parts != nullptr && around.parts->compute) own = around.parts->compute(where, config.pe);
   return own != nullptr ? std::move(own) : std::make_unique<Compute>(config.pe);
 }
-std::unique_ptr<SfrPart> Pe::Impl::make_sfr(const SystemServices& services, const PeLocation& where) {
+std::unique_ptr<SfrPart> Pe::Impl::make_sfr(const SystemServices& around, const PeLocation& where) {
   std::unique_ptr<SfrPart> own;
-  if (services.parts != nullptr && services.parts->sfr) own = services.parts->sfr("sfr", where, config, *this);
+  if (around.parts != nullptr && around.parts->sfr) own = around.parts->sfr("sfr", where, config, *this);
   return own != nullptr ? std::move(own) : std::make_unique<SfrBlock>("sfr", config, where, *this);
 }
-std::unique_ptr<IpcqPart> Pe::Impl::make_ipcq(const SystemServices& services, const PeLocation& where) {
-  const Ipcq::Parts around{&config, services.payloads, &tcm, this, flat_pe, base, services.progress};
+std::unique_ptr<IpcqPart> Pe::Impl::make_ipcq(const SystemServices& around, const PeLocation& where) {
+  const Ipcq::Parts place{&config, around.payloads, &tcm, this, flat_pe, base, around.progress};
   std::unique_ptr<IpcqPart> own;
-  if (services.parts != nullptr && services.parts->ipcq) own = services.parts->ipcq("ipcq", where, around);
-  return own != nullptr ? std::move(own) : std::make_unique<Ipcq>("ipcq", around);
+  if (around.parts != nullptr && around.parts->ipcq) own = around.parts->ipcq("ipcq", where, place);
+  return own != nullptr ? std::move(own) : std::make_unique<Ipcq>("ipcq", place);
 }
 
 bool Pe::Impl::send_from_tcm(QpId qp, uint64_t tcm_offset, uint32_t bytes) {
@@ -248,10 +268,8 @@ Pe::~Pe() = default;
 
 void Pe::end_of_elaboration() {
   tlm::tlm_fw_transport_if<>* first = xbar_out.operator->();
-  m_impl->dma.bind(first, m_impl->route_epoch);
-  m_impl->ipcq.bind_out(first, m_impl->route_epoch);
-  m_impl->executor.bind_out(first, m_impl->route_epoch);
-  m_impl->inbox.ipcq_bus = m_impl->ipcq_out.operator->();
+  m_impl->dma.bind(first, m_impl->services.route_epoch);
+  m_impl->ipcq.bind_out(first, m_impl->services.route_epoch);
   m_impl->inbox.in_reset = !rst_n.read();
 }
 
@@ -268,11 +286,14 @@ const PeLocation& Pe::location() const {
 }
 
 std::string Pe::waiting_for() const {
-  return m_impl->executor.waiting_for();
+  return m_impl->m_executor ? m_impl->m_executor->waiting_for() : std::string();
 }
 
 const Executor& Pe::executor() const {
-  return m_impl->executor;
+  return m_impl->executor();
+}
+bool Pe::launched() const {
+  return m_impl->m_executor != nullptr;
 }
 Dma& Pe::dma() {
   return m_impl->dma;
@@ -291,7 +312,7 @@ Tcm& Pe::tcm() {
 }
 void Pe::observe(const observe::Tap* tap) {
   m_impl->tap = tap;
-  m_impl->executor.observe(tap);
+  if (m_impl->m_executor) m_impl->m_executor->observe(tap);
   m_impl->ipcq.observe(tap);
   m_impl->sfr.observe(tap);
 }
@@ -331,7 +352,7 @@ void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& d
   give_route(*transit);
   sc_core::sc_time inner = to_sc_time(transit->tail - now_ps());
   if (d.region == Region::PeSfr) {
-    im.sfr_out->b_transport(trans, inner);
+    im.sfr.bus().get_base_interface().b_transport(trans, inner);
   } else {
     ipcq_bus->b_transport(trans, inner);
   }
@@ -397,8 +418,8 @@ unsigned Pe::transport_dbg(tlm::tlm_generic_payload& trans) {
     return n;
   }
   const Decoded d = decode(trans.get_address(), im.shape);
-  if (d.region == Region::PeSfr) return im.sfr_out->transport_dbg(trans);
-  if (d.region == Region::QpRegs || d.region == Region::Doorbell) return im.ipcq_out->transport_dbg(trans);
+  if (d.region == Region::PeSfr) return im.sfr.bus().get_base_interface().transport_dbg(trans);
+  if (d.region == Region::QpRegs || d.region == Region::Doorbell) return im.inbox.ipcq_bus->transport_dbg(trans);
   return 0;
 }
 

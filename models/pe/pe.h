@@ -58,6 +58,8 @@ class Pe : public sc_core::sc_module {
   /// What the running kernel waits for, for reports; empty when it does not wait.
   std::string waiting_for() const;
   const Executor& executor() const;
+  /// Whether a kernel was ever launched here. Before that there is no executor, and `executor()` makes one.
+  bool launched() const;
   Dma& dma();
   ComputeModel& compute();
   IpcqPart& ipcq();
