@@ -29,6 +29,7 @@ struct alignas(64) Ipcq::Qp {
   Qp(Ipcq& owner, uint32_t qp) : behaviour(owner, qp), block(qp::kLayout, &behaviour) {}
   QueuePair queue;
   QpStats stats;
+  bool peer_is_ours = false;  ///< it is a PE of the machine
   Ps release_at = 0;  ///< latest time at which a slot given back so far is free
   Route route;
   QpBehaviour behaviour;
@@ -192,6 +193,9 @@ void Ipcq::enable(uint32_t id) {
   q.route = Route();
   q.release_at = 0;
   q.queue.enable(c);
+  const MapShape shape = m_parts.config->map_shape();
+  q.peer_is_ours = decode(c.peer_pe + addr::kPeDoorbells, shape).region == Region::Doorbell &&
+                   decode(c.peer_ring, shape).region == Region::Tcm;
   m_enabled.push_back(id);
   if (m_tap != nullptr) tell(observe::EventKind::QueueReset, id, now_ps(), now_ps(), c.peer_slots);
 }
@@ -304,12 +308,7 @@ void Ipcq::release(QpId qp, uint64_t ticket, Ps at) {
 
 bool Ipcq::reaches_pe(QpId qp) const {
   const Qp* q = find(value(qp));
-  if (q == nullptr) return true;  // nothing is sent
-  if (m_out.granted(q->route)) return true;
-  const QpConfig& c = q->queue.config();
-  const MapShape shape = m_parts.config->map_shape();
-  return decode(c.peer_pe + addr::kPeDoorbells, shape).region == Region::Doorbell &&
-         decode(c.peer_ring, shape).region == Region::Tcm;
+  return q == nullptr || !q->queue.enabled() || q->peer_is_ours;  // a disabled one sends nothing
 }
 
 bool Ipcq::stale(uint32_t epoch) {

@@ -88,8 +88,10 @@ Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, 
   m_out.pass(now, t);
   // The NOTIFY leaves together with the head of the payload.
   p.notify.doorbell = Transit{t.head, t.head, 8, Channel::Control, slot.egress, slot.has_egress};
-  p.set_extension(&p.notify);
   t.notify = &p.notify;
+  // Along a granted route only a PE of ours looks, at the transit.
+  const bool walks = !m_initiator.follows(route, p);
+  if (walks) p.set_extension(&p.notify);
   Result r;
   r.taken = t.tail;
   if (lost) {
@@ -99,7 +101,7 @@ Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, 
   }
   r.done = t.tail;
   r.status = p.get_response_status();
-  p.clear_extension(&p.notify);
+  if (walks) p.clear_extension(&p.notify);
   t.notify = nullptr;
   p.release();
   ++m_out_stats.transfers;

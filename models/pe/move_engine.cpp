@@ -14,12 +14,14 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
   m_header = header;
   m_flat_pe = flat_pe;
   m_lanes.clear();
+  m_lane_dirs.clear();
   m_lane_of_qp.assign(m_lane_of_qp.size(), -1);
   m_starved = false;
   for (const launch::LinkEntry& link : links) {
     m_lanes.emplace_back();
     m_lanes.back().qp = QpId{link.qp};
     m_lanes.back().link = link;
+    m_lane_dirs.push_back(link.dir);
     if (link.qp >= m_lane_of_qp.size()) m_lane_of_qp.resize(link.qp + 1, -1);
     m_lane_of_qp[link.qp] = static_cast<int16_t>(m_lanes.size() - 1);
   }
@@ -38,8 +40,8 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
 }
 
 size_t MoveEngine::lane_index(tl::Dir dir) const {
-  for (size_t i = 0; i < m_lanes.size(); ++i) {
-    if (m_lanes[i].link.dir == static_cast<uint16_t>(dir)) return i;
+  for (size_t i = 0; i < m_lane_dirs.size(); ++i) {
+    if (m_lane_dirs[i] == static_cast<uint16_t>(dir)) return i;
   }
   throw tl::ProtocolError(fmt::format("PE {} has no neighbour in direction {}", m_flat_pe, tl::to_string(dir)));
 }
@@ -186,7 +188,7 @@ void MoveEngine::advance(MoveState& m, Ps now) {
     advance_computes(m, now);
     advance_sends(m, now);
     advance_stores(m, now);
-    again = (advance_retires(m, now) || m.computed != computed) && m.retired < m.pieces;
+    again = (advance_retires(m, now) || m.computed != computed) && m.computed < m.pieces;
   }
   // Left undone for want of a thread: not over when that comes.
   if (m_needs_thread) m.dirty = true;

@@ -335,14 +335,16 @@ void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& d
     return;
   }
   if (local < config.pe.tcm_bytes) return access_tcm(trans, *transit, local);
-  const Decoded d = decode(trans.get_address(), im.shape);
-  if (!fits(d, touched_bytes(trans))) {
-    answer_hole(trans);
-    return;
-  }
-  if (d.region != Region::PeSfr && d.region != Region::QpRegs && d.region != Region::Doorbell) {
-    answer_hole(trans);
-    return;
+  Region region = Region::Doorbell;  // a word of one, most often: decoded without the whole map
+  if (trans.get_data_length() > sizeof(uint64_t) || local % sizeof(uint64_t) != 0 ||
+      local - addr::kPeDoorbells >= uint64_t{config.ipcq.queue_pairs} * addr::kDoorbellBytes) {
+    const Decoded d = decode(trans.get_address(), im.shape);
+    region = d.region;
+    const bool served = region == Region::PeSfr || region == Region::QpRegs || region == Region::Doorbell;
+    if (!served || !fits(d, touched_bytes(trans))) {
+      answer_hole(trans);
+      return;
+    }
   }
   const auto status = check_payload(trans, true);
   if (status != tlm::TLM_OK_RESPONSE) {
@@ -351,7 +353,7 @@ void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& d
   }
   give_route(*transit);
   sc_core::sc_time inner = to_sc_time(transit->tail - now_ps());
-  if (d.region == Region::PeSfr) {
+  if (region == Region::PeSfr) {
     im.sfr.bus().get_base_interface().b_transport(trans, inner);
   } else {
     ipcq_bus->b_transport(trans, inner);

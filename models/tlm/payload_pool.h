@@ -9,8 +9,8 @@
 
 namespace ahbm::models {
 
-/// A payload that carries its extensions as members. `TransitExtension` and `Origin` are always attached; `notify`,
-/// `grant` and `trace` are attached by who needs them and detached when the payload returns to its pool.
+/// A payload that carries its extensions as members. `TransitExtension` and `Origin` are always attached; `notify` and
+/// `grant` while they are needed, by who needs them; `trace` until the payload returns to its pool.
 class PooledPayload : public tlm::tlm_generic_payload {
  public:
   explicit PooledPayload(tlm::tlm_mm_interface* mm) : tlm::tlm_generic_payload(mm) {
@@ -62,7 +62,7 @@ class PayloadPool : public tlm::tlm_mm_interface {
   }
   void free(tlm::tlm_generic_payload* p) override {
     auto* payload = static_cast<PooledPayload*>(p);
-    payload->detach();
+    if (payload->get_extension<Trace>() != nullptr) payload->clear_extension(&payload->trace);
     m_free.push_back(payload);
   }
   size_t size() const { return m_all.size(); }

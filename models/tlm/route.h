@@ -152,6 +152,11 @@ class RoutedInitiator {
   /// `transport` along `route` reserves and calls a target of ours; otherwise it walks over the sockets.
   bool granted(const Route& route) const { return m_grants && route.granted(*m_route_epoch); }
 
+  /// `transport` will take `p` along `route` as it stands.
+  bool follows(const Route& route, const PooledPayload& p) const {
+    return m_grants && route.covers(p.get_address(), p.get_data_length(), *m_route_epoch, p.transit.transit);
+  }
+
   /// Sends `p` (see transport_routed). The response status is the target's.
   void transport(PooledPayload& p, Route& route) {
     Transit& t = p.transit.transit;
