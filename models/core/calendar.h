@@ -26,7 +26,7 @@ class Calendar {
   };
   using Intervals = RingBuffer<Interval>;
 
-  /// Reserves `duration` at or after `earliest`. Everything that ended at or before `now` is forgotten.
+  /// Reserves `duration` at or after `earliest`. What ended at or before `now` may be forgotten.
   /// \pre now <= earliest
   Slot reserve(Ps now, Ps earliest, Ps duration) { return reserve_in(m_last, m_busy, now, earliest, duration); }
 
@@ -39,12 +39,11 @@ class Calendar {
     // The common cases are inline: nothing is reserved after `earliest`, or only the interval that is going on then,
     // and the transfer follows it.
     if (earliest < last.begin || duration == 0) return reserve_among(last, busy, now, earliest, duration);
-    prune(busy, now);
     if (earliest <= last.end) {
       const Ps begin = last.end;
       return {begin, last.end = begin + duration};
     }
-    if (last.end > now) push_back(busy, last);
+    if (last.end > now) keep_earlier(busy, last, now);
     last = {earliest, earliest + duration};
     return {earliest, last.end};
   }
@@ -61,6 +60,10 @@ class Calendar {
  private:
   static void prune(Intervals& busy, Ps now) {
     while (!busy.empty() && busy.front().end <= now) busy.pop_front();
+  }
+  static void keep_earlier(Intervals& busy, const Interval& interval, Ps now) {
+    prune(busy, now);
+    push_back(busy, interval);
   }
   static void push_back(Intervals& busy, const Interval& interval) {
     busy.push_back(interval);

@@ -30,7 +30,7 @@ struct alignas(64) Ipcq::Qp {
   QueuePair queue;
   QpStats stats;
   bool peer_is_ours = false;  ///< it is a PE of the machine
-  Ps release_at = 0;  ///< latest time at which a slot given back so far is free
+  Ps release_at = 0;          ///< latest time at which a slot given back so far is free
   Route route;
   QpBehaviour behaviour;
   RegisterBlock block;

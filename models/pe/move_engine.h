@@ -203,7 +203,7 @@ class MoveEngine {
 
   std::vector<int16_t> m_lane_of_qp;
   std::vector<uint16_t> m_lane_dirs;  ///< tl::Dir by lane
-  RingBuffer<bool> m_done;  ///< from m_first_handle on
+  RingBuffer<bool> m_done;            ///< from m_first_handle on
   tl::Handle m_first_handle = 1;
   Ps m_stored_by = 0;
 

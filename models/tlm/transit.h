@@ -94,9 +94,9 @@ class alignas(64) Hop {
     if (++m_passes[c] == kManyPasses) settle();
     Calendar::Interval& last = m_last[c];
     Calendar::Slot slot;
-    if (m_earlier[c] || head < last.begin || (head > last.end && last.end > now)) {
+    // What lies before the latest interval is only looked at when it matters, for it is in another line.
+    if (head < last.begin || (head > last.end && last.end > now)) {
       slot = Calendar::reserve_in(last, m_busy[c], now, head, m_duration[c]);
-      m_earlier[c] = !m_busy[c].empty();
     } else {
       if (head > last.end) last.begin = last.end = head;
       slot.begin = last.end;
@@ -163,7 +163,6 @@ class alignas(64) Hop {
     const uint64_t wire = m_framing.wire_bytes(payload);
     const Ps duration = transfer_ps(wire, m_link.bytes_per_second);
     const Calendar::Slot slot = Calendar::reserve_in(m_last[c], m_busy[c], now, head, duration);
-    m_earlier[c] = !m_busy[c].empty();
     add(m_settled, c, 1, payload, wire, duration);
     if (channel == Channel::Data) m_settled.waited += slot.begin - head;
     if (m_tap != nullptr) {
@@ -185,7 +184,6 @@ class alignas(64) Hop {
   uint32_t m_passes[kChannels] = {};          ///< of length m_payload, not yet in m_settled
   uint32_t m_duration[kChannels] = {};        ///< of a message of length m_payload
   uint16_t m_payload[kChannels] = {kNoPayload, kNoPayload};
-  bool m_earlier[kChannels] = {};  ///< there are intervals before the latest one
   uint32_t m_latency = 0;
 
   Calendar::Intervals m_busy[kChannels];  ///< the intervals before the latest one
