@@ -129,7 +129,7 @@ class alignas(64) Hop {
 
   void forget_lengths() { m_payload[0] = m_payload[1] = kNoPayload; }
   void add_passes(HopStats& out, size_t c) const {
-    if (m_passes[c] != 0) add(out, c, m_passes[c], m_payload[c], m_framing.wire_bytes(m_payload[c]), m_duration[c]);
+    if (m_passes[c] != 0) add(out, c, m_passes[c], m_payload[c], m_wire[c], m_duration[c]);
   }
   static void add(HopStats& out, size_t c, uint64_t passes, uint64_t payload, uint64_t wire, Ps duration) {
     out.transactions += passes;
@@ -151,10 +151,13 @@ class alignas(64) Hop {
   /// watched, or too large for that.
   [[gnu::noinline]] bool keep_length(size_t c, uint64_t payload) {
     if (m_tap != nullptr || payload >= kNoPayload || m_latency == kNotShort) return false;
-    const Ps duration = transfer_ps(m_framing.wire_bytes(payload), m_link.bytes_per_second);
-    if (duration == 0 || duration >= kNotShort) return false;
-    settle();
+    const uint64_t wire = m_framing.wire_bytes(payload);
+    const Ps duration = transfer_ps(wire, m_link.bytes_per_second);
+    if (duration == 0 || duration >= kNotShort || wire >= kNotShort) return false;
+    add_passes(m_settled, c);
+    m_passes[c] = 0;
     m_payload[c] = static_cast<uint16_t>(payload);
+    m_wire[c] = static_cast<uint32_t>(wire);
     m_duration[c] = static_cast<uint32_t>(duration);
     return true;
   }
@@ -183,6 +186,7 @@ class alignas(64) Hop {
   Calendar::Interval m_last[kChannels] = {};  ///< the calendars' latest intervals
   uint32_t m_passes[kChannels] = {};          ///< of length m_payload, not yet in m_settled
   uint32_t m_duration[kChannels] = {};        ///< of a message of length m_payload
+  uint32_t m_wire[kChannels] = {};            ///< its bytes on the wire
   uint16_t m_payload[kChannels] = {kNoPayload, kNoPayload};
   uint32_t m_latency = 0;
 
