@@ -228,8 +228,9 @@ Explanation Measurement::explanation(Ps vector_busy_before) const {
   out.selection = m_record.selection;
   const ccl::CollectiveShape& shape = m_record.shapes.front();
   const double bytes = static_cast<double>(m_count) * item_bytes(shape.dtype);
-  const ccl::CostQuery query = ccl::platform_figures(m_machine.context->config(), m_record.ranks, shape, bytes);
-  out.closed_form = static_cast<Ps>(m_machine.algorithms.find(m_record.algorithm)->time(query) * 1e12);
+  const ccl::AlgorithmModule& module = *m_machine.algorithms.find(m_record.algorithm);
+  out.closed_form =
+      static_cast<Ps>(ccl::closed_form(module, m_machine.context->config(), m_record.ranks, shape, bytes) * 1e12);
   return out;
 }
 

@@ -46,6 +46,7 @@ AlgorithmModule sip_all_reduce_module(const LaneModule& lane) {
   m.collective = Collective::AllReduce;
   allow_everything(m);
   m.layouts = {CubeLayout::Sharded, CubeLayout::Replicated};
+  m.traffic.passes = 2;
   m.refusal = lane.refusal;
   m.rank_args = [words = lane.words](const Group& g, const CollectiveShape& shape, uint32_t rank) {
     std::vector<uint64_t> out{shape.count, g.cube_w};

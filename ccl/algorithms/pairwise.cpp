@@ -403,11 +403,13 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     }
     return q.ranks * q.latency + std::max(2.0, log2_of(q)) * q.bytes / q.bandwidth;
   };
+  AlgorithmModule halves = sip_all_reduce_module_of<halving_doubling_lane>(halving);
+  AlgorithmModule doubles = sip_all_reduce_module_of<recursive_doubling_lane>(doubling);
+  halves.traffic.in_turn = doubles.traffic.in_turn = true;
+  doubles.traffic.passes = 1;
   return {
-      named(sip_all_reduce_module_of<halving_doubling_lane>(halving), "halving_doubling",
-            "full bisection: 2 log2(n)L + 2f S/B; ring: 2(n-1)L + log2(n) S/B"),
-      named(sip_all_reduce_module_of<recursive_doubling_lane>(doubling), "recursive_doubling",
-            "small messages: log2(n)(L + S/B)"),
+      named(std::move(halves), "halving_doubling", "full bisection: 2 log2(n)L + 2f S/B; ring: 2(n-1)L + log2(n) S/B"),
+      named(std::move(doubles), "recursive_doubling", "small messages: log2(n)(L + S/B)"),
       named(sip_all_reduce_module_of<double_tree_lane>(tree), "double_binary_tree",
             "small messages, any n: 2 log2(n)L + 2S/B"),
   };

@@ -173,6 +173,55 @@ TEST(Select, SaysWhatAndWhy) {
   EXPECT_EQ(refusal_of(builtin(), *builtin().find("mesh_2d"), mesh, lane_shape(1), machine(mesh)), "");
 }
 
+SystemConfig without_link(SystemConfig c, uint32_t from, uint32_t to) {
+  LinkOverride o;
+  o.from = SipId{from};
+  o.to = SipId{to};
+  o.absent = true;
+  c.link_overrides.push_back(o);
+  return c;
+}
+
+// What was sent over an absent link goes over two others: it shares them, and comes later.
+TEST(Select, AbsentLinksMakeDetours) {
+  const Group joined = grid(SipTopology::FullyConnected, 8, 1), ring = make_group(8);
+  const auto seconds = [](const char* name, const SystemConfig& c, const Group& g, double bytes) {
+    return closed_form(*builtin().find(name), c, g, lane_shape(1024), bytes);
+  };
+  const SystemConfig whole = machine(joined), less = without_link(whole, 0, 1);
+  const double hop = 50e-9;
+  for (const double bytes : {8 * 1024.0, 16 * kMiB}) {
+    const auto added = [&](const char* name, double passes, double load) {
+      CostQuery q = platform_figures(whole, joined, lane_shape(1024), bytes);
+      EXPECT_NEAR(seconds(name, whole, joined, bytes), builtin().find(name)->time(q), 1e-15) << name;
+      q.bandwidth /= load;
+      EXPECT_NEAR(seconds(name, less, joined, bytes), builtin().find(name)->time(q) + passes * hop, 1e-15) << name;
+    };
+    added("direct", 2, 2);
+    added("reduce_scatter_direct", 1, 2);
+    added("all_gather_direct", 1, 2);
+    added("ring_bidirectional", 2, 2);
+    added("ring", 2, 1);  // 0 to 2 to 1: no other message of the ring goes that way
+    added("all_gather_ring", 1, 1);
+    added("halving_doubling", 2, 1);  // one peer at a time
+    added("recursive_doubling", 1, 1);
+    added("all_to_all_direct", 1, 2);
+  }
+  // The other way round a ring of 8 is 6 hops longer, against the direction of a ring algorithm.
+  const SystemConfig broken = without_link(machine(ring), 3, 4);
+  EXPECT_NEAR(seconds("ring", broken, ring, kMiB) - seconds("ring", machine(ring), ring, kMiB), 12 * hop, 1e-12);
+  // A missing link that the group's messages do not need is none.
+  const Group half = [&] {
+    Group g = joined;
+    g.sips = {SipId{2}, SipId{3}, SipId{4}, SipId{5}};
+    return g;
+  }();
+  EXPECT_EQ(seconds("direct", less, half, kMiB), seconds("direct", whole, half, kMiB));
+  // Without two ways out of rank 0, blocks to three ranks share one link.
+  const SystemConfig fewer = without_link(without_link(less, 0, 2), 0, 3);
+  EXPECT_GT(seconds("direct", fewer, joined, 64 * kMiB), 1.9 * seconds("direct", less, joined, 64 * kMiB));
+}
+
 TEST(Select, FiguresOfThePlatform) {
   const Group g = make_group(4);
   SystemConfig c = machine(g);
