@@ -19,7 +19,7 @@
 
 namespace ahbm::ccl {
 
-constexpr uint32_t kAbiVersion = 3;
+constexpr uint32_t kAbiVersion = 4;
 
 enum class Collective : uint8_t {
   AllReduce,
@@ -148,6 +148,13 @@ struct ReduceTree {
   std::vector<int32_t> postfix;
 };
 
+/// How data goes along a module's connections, for its time where links are absent and some are routed around them.
+struct Traffic {
+  double passes = 1;     ///< times that the longest way leads over a connection
+  bool one_way = false;  ///< from `rank` to `peer_rank` only
+  bool in_turn = false;  ///< a rank is busy with one peer at a time, so that routed messages find free links
+};
+
 struct AlgorithmModule {
   std::string name;  ///< as in ccl.yaml's `module:`
   Collective collective = Collective::AllReduce;
@@ -174,8 +181,9 @@ struct AlgorithmModule {
   /// Every connection that its kernel uses, each listed once, for all lanes. Of the shape it heeds root, peer, and
   /// which of `counts` are 0.
   std::function<std::vector<Connection>(const Group&, const CollectiveShape&)> connections;
-  /// Simulated seconds of an uncontended run, reduction free.
+  /// Simulated seconds of an uncontended run, reduction free, on a fabric without absent links.
   std::function<double(const CostQuery&)> time;
+  Traffic traffic;
   /// The order in which contributions are reduced, for all the elements of a lane (reduce_scatter: of all blocks).
   /// Contribution index: rank for Sharded and Replicated, rank * n_cubes + cube for Partial. Not set where nothing is
   /// reduced.

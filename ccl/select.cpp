@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "models/core/ipcq_protocol.h"
 #include "models/core/topology.h"
@@ -45,6 +46,76 @@ uint32_t queue_pairs_per_pe(const AlgorithmModule& module, const Group& group, c
   return most;
 }
 
+/// The ways of a module's messages between SIPs where links are absent, against those on the whole fabric.
+class Detours {
+ public:
+  explicit Detours(const SystemConfig& config) : m_now(config), m_whole(whole(config)) {}
+
+  static bool possible(const SystemConfig& config, const Group& group) {
+    const auto& links = config.link_overrides;
+    return group.pes.empty() && std::any_of(links.begin(), links.end(), [](const LinkOverride& o) { return o.absent; });
+  }
+
+  struct Cost {
+    double load = 1;    ///< of the fullest link
+    uint32_t hops = 0;  ///< that the longest detour adds
+  };
+  Cost of(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape) const {
+    std::vector<std::pair<SipId, SipId>> flows;
+    for (const Connection& c : m.connections(group, shape)) {
+      if (c.rank == c.peer_rank || c.cube != 0) continue;  // lanes are alike
+      flows.emplace_back(group.sips[c.rank], group.sips[c.peer_rank]);
+      if (!m.traffic.one_way) flows.emplace_back(flows.back().second, flows.back().first);
+    }
+    const Ways now = ways(m_now, flows), before = ways(m_whole, flows);
+    Cost out;
+    for (size_t i = 0; i < flows.size(); ++i) {
+      if (now.hops[i] > before.hops[i]) out.hops = std::max(out.hops, now.hops[i] - before.hops[i]);
+    }
+    if (!m.traffic.in_turn && before.fullest != 0) {
+      out.load = std::max(1.0, static_cast<double>(now.fullest) / before.fullest);
+    }
+    return out;
+  }
+
+ private:
+  struct Ways {
+    std::vector<uint32_t> hops;  ///< of each flow
+    uint32_t fullest = 0;        ///< flows on one link
+  };
+  static SystemConfig whole(SystemConfig config) {
+    for (LinkOverride& o : config.link_overrides) o.absent = false;
+    return config;
+  }
+  static std::vector<SipId> way(const SipGraph& graph, SipId from, SipId to) {
+    for (const SipGraph::Port& p : graph.ports(from)) {
+      if (p.peer == to) return {from, to};
+    }
+    return graph.path(from, to);
+  }
+  static Ways ways(const SipGraph& graph, const std::vector<std::pair<SipId, SipId>>& flows) {
+    Ways out;
+    std::map<std::pair<SipId, SipId>, uint32_t> load;
+    for (const auto& [from, to] : flows) {
+      const std::vector<SipId> path = way(graph, from, to);
+      out.hops.push_back(static_cast<uint32_t>(path.size() - 1));
+      for (size_t i = 1; i < path.size(); ++i) out.fullest = std::max(out.fullest, ++load[{path[i - 1], path[i]}]);
+    }
+    return out;
+  }
+
+  SipGraph m_now, m_whole;
+};
+
+/// \param detours  null where no link is absent
+double seconds_of(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape, CostQuery q,
+                  const Detours* detours) {
+  if (detours == nullptr) return m.time(q);
+  const Detours::Cost cost = detours->of(m, group, shape);
+  q.bandwidth /= cost.load;
+  return m.time(q) + m.traffic.passes * cost.hops * q.hop_latency;
+}
+
 std::string why_not(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape) {
   if (m.layouts.count(shape.layout) == 0) {
     return fmt::format("{} runs on {} tensors only", m.name, to_string(*m.layouts.begin()));
@@ -57,7 +128,7 @@ std::string why_not(const AlgorithmModule& m, const Group& group, const Collecti
 }
 
 Candidate candidate(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape, double bytes,
-                    const SystemConfig& config) {
+                    const SystemConfig& config, const Detours* detours) {
   Candidate out{&m, 0, why_not(m, group, shape)};
   if (!out.refusal.empty()) return out;
   const uint32_t pairs = queue_pairs_per_pe(m, group, shape);
@@ -68,7 +139,8 @@ Candidate candidate(const AlgorithmModule& m, const Group& group, const Collecti
     return out;
   }
   const bool roomy = ring_bytes(config.ipcq.sip) <= config.ipcq.ring_bytes;
-  out.seconds = m.time(platform_figures(config, group, shape, bytes, roomy ? config.ipcq.sip : kShrunk));
+  out.seconds = seconds_of(m, group, shape,
+                           platform_figures(config, group, shape, bytes, roomy ? config.ipcq.sip : kShrunk), detours);
   return out;
 }
 
@@ -131,15 +203,25 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
   return platform_figures(config, group, shape, bytes, config.ipcq.sip);
 }
 
+double closed_form(const AlgorithmModule& module, const SystemConfig& config, const Group& group,
+                   const CollectiveShape& shape, double bytes) {
+  const CostQuery q = platform_figures(config, group, shape, bytes);
+  if (!Detours::possible(config, group)) return module.time(q);
+  const Detours detours(config);
+  return seconds_of(module, group, shape, q, &detours);
+}
+
 Selection select_algorithm(const Registry& registry, Collective collective, const Group& group,
                            const CollectiveShape& shape, double bytes, const SystemConfig& config,
                            const std::set<const AlgorithmModule*>& preferred, const RoomFor& no_room) {
   Selection out;
   std::string lack;
+  std::optional<Detours> detours;
+  if (Detours::possible(config, group)) detours.emplace(config);
   for (const bool all : {false, true}) {
     for (const auto& [name, m] : registry.modules()) {
       if (m.collective != collective || (preferred.count(&m) != 0) == all) continue;
-      out.candidates.push_back(candidate(m, group, shape, bytes, config));
+      out.candidates.push_back(candidate(m, group, shape, bytes, config, detours ? &*detours : nullptr));
     }
     fastest_first(out.candidates);
     while (no_room && !out.candidates.empty() && out.candidates[0].refusal.empty()) {
@@ -177,12 +259,12 @@ Selection select_algorithm(const Registry& registry, Collective collective, cons
 
 std::string refusal_of(const Registry& registry, const AlgorithmModule& module, const Group& group,
                        const CollectiveShape& shape, const SystemConfig& config) {
-  const Candidate asked = candidate(module, group, shape, 0, config);
+  const Candidate asked = candidate(module, group, shape, 0, config, nullptr);
   if (asked.refusal.empty()) return {};
   std::vector<std::string> fitting;
   for (const auto& [name, m] : registry.modules()) {
     if (m.collective != module.collective || &m == &module) continue;
-    if (candidate(m, group, shape, 0, config).refusal.empty()) fitting.push_back(name);
+    if (candidate(m, group, shape, 0, config, nullptr).refusal.empty()) fitting.push_back(name);
   }
   return fmt::format("{} cannot run here: {}; algorithms that fit: {}", module.name, asked.refusal,
                      fitting.empty() ? "none" : fmt::format("{}", fmt::join(fitting, ", ")));

@@ -23,6 +23,12 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
                            const RingShape& ring);
 CostQuery platform_figures(const SystemConfig& config, const Group& group, const CollectiveShape& shape, double bytes);
 
+/// The module's closed form with these figures, in seconds. Where links are absent, messages take other ways: the
+/// fullest link then carries so many times what it carries on the whole fabric, and every pass waits for the longest
+/// detour.
+double closed_form(const AlgorithmModule& module, const SystemConfig& config, const Group& group,
+                   const CollectiveShape& shape, double bytes);
+
 struct Candidate {
   const AlgorithmModule* module = nullptr;
   double seconds = 0;

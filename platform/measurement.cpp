@@ -117,23 +117,28 @@ AllReduceRow Measurement::run() {
   const Ps vector_before = m_split != nullptr ? longest_vector_time(*m_machine.system) : 0;
   if (m_split != nullptr) m_split->forget();
   Clock::time_point begin = Clock::time_point::min(), end = Clock::time_point::min();
-  ctx.spawn(
-      [&](uint32_t /*rank*/) {
-        const int64_t me = ctx.distributed.get_rank(m_group);
-        if (me < 0) return;
-        const auto r = static_cast<uint32_t>(me);
-        make(r, m_tensors[r]);
-        // Everybody starts together; nothing of the set-up above is measured.
-        ctx.distributed.barrier(m_group);
-        begin = Clock::now();  // the last rank to come is the one that launches
-        works[r] = call(r, m_tensors[r]);
-        end = std::max(end, Clock::now());
-        for (const auto& guard : m_tensors[r].guards) {
-          const std::string damage = guard->damage();
-          if (!damage.empty()) throw std::runtime_error("the collective wrote outside its buffers: " + damage);
-        }
-      },
-      world);
+  try {
+    ctx.spawn(
+        [&](uint32_t /*rank*/) {
+          const int64_t me = ctx.distributed.get_rank(m_group);
+          if (me < 0) return;
+          const auto r = static_cast<uint32_t>(me);
+          make(r, m_tensors[r]);
+          // Everybody starts together; nothing of the set-up above is measured.
+          ctx.distributed.barrier(m_group);
+          begin = Clock::now();  // the last rank to come is the one that launches
+          works[r] = call(r, m_tensors[r]);
+          end = std::max(end, Clock::now());
+          for (const auto& guard : m_tensors[r].guards) {
+            const std::string damage = guard->damage();
+            if (!damage.empty()) throw std::runtime_error("the collective wrote outside its buffers: " + damage);
+          }
+        },
+        world);
+  } catch (const NotImplementedError& e) {
+    // Found when the ranks' calls have met, before anything is sent: the command line asks for what nothing can do.
+    throw UsageError(e.what());
+  }
   // A barrier holds nobody back: only now have all ranks ended, and the record has the last one's time.
   note(works);
 
@@ -223,8 +228,9 @@ Explanation Measurement::explanation(Ps vector_busy_before) const {
   out.selection = m_record.selection;
   const ccl::CollectiveShape& shape = m_record.shapes.front();
   const double bytes = static_cast<double>(m_count) * item_bytes(shape.dtype);
-  const ccl::CostQuery query = ccl::platform_figures(m_machine.context->config(), m_record.ranks, shape, bytes);
-  out.closed_form = static_cast<Ps>(m_machine.algorithms.find(m_record.algorithm)->time(query) * 1e12);
+  const ccl::AlgorithmModule& module = *m_machine.algorithms.find(m_record.algorithm);
+  out.closed_form =
+      static_cast<Ps>(ccl::closed_form(module, m_machine.context->config(), m_record.ranks, shape, bytes) * 1e12);
   return out;
 }
 

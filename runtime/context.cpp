@@ -180,6 +180,11 @@ Launch Context::launch(const std::string& kernel, const std::vector<KernelArg>& 
     throw std::invalid_argument(
         fmt::format("launch of {}: no argument is a tensor, so no PE is named; use launch_on", kernel));
   }
+  for (const Tensor& t : tensors) {
+    if (!t.is_view()) continue;
+    throw std::invalid_argument(fmt::format(
+        "launch of {}: {} is a view, and kernels get whole shards; give it contiguous()", kernel, describe(t)));
+  }
   const TensorHandle& leader = tensors.front().checked_handle();
   std::vector<DeviceShard> places;
   for (const DeviceShard& s : leader.shards()) {

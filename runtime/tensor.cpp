@@ -9,10 +9,6 @@ namespace ahbm::runtime {
 
 namespace {
 
-std::string shape_text(const Tensor& t) {
-  return layout::to_string(t.shape()) + " " + to_string(t.dtype());
-}
-
 void add(std::vector<Launch>& launches, const Launch& launch) {
   launches.erase(
       std::remove_if(launches.begin(), launches.end(), [](const Launch& l) { return l->completed() && !l->failed(); }),
@@ -59,7 +55,10 @@ TensorHandle::TensorHandle(Device& device, layout::Layout layout, std::vector<Si
 }
 
 TensorHandle::TensorHandle(Device& device, layout::Layout layout, const PeLocation& pe)
-    : m_device(device.weak()), m_layout(std::make_unique<layout::Layout>(std::move(layout))), m_sips{pe.sip} {
+    : m_device(device.weak()),
+      m_layout(std::make_unique<layout::Layout>(std::move(layout))),
+      m_sips{pe.sip},
+      m_on_one_pe(true) {
   const uint64_t bytes = m_layout->elements() * item_bytes(m_layout->dtype());
   m_cube_buffers.push_back(bytes == 0 ? 0 : device.allocate(pe.sip, pe.cube, bytes));
   m_shards.push_back({pe.sip, pe.cube, pe.pe, m_cube_buffers.front(), bytes});
@@ -165,10 +164,10 @@ DPPolicy Tensor::policy() const {
 
 TensorHandle& Tensor::checked_handle() const {
   if (m_handle == nullptr) {
-    throw std::runtime_error(fmt::format("tensor {} is not deployed: make it with a Context", shape_text(*this)));
+    throw std::runtime_error(fmt::format("tensor {} is not deployed: make it with a Context", describe(*this)));
   }
   if (m_handle->shards().empty()) {
-    throw std::runtime_error(fmt::format("tensor {} has no shards on the machine", shape_text(*this)));
+    throw std::runtime_error(fmt::format("tensor {} has no shards on the machine", describe(*this)));
   }
   return *m_handle;
 }
@@ -178,12 +177,17 @@ std::vector<uint8_t> Tensor::to_host_bytes() const {
 }
 
 std::vector<uint8_t> Tensor::to_host_bytes(SipId sip) const {
+  if (is_view()) {
+    const Tensor dense = dense_like({sip});
+    dense.copy_elements(*this, {sip});
+    return dense.to_host_bytes(sip);
+  }
   TensorHandle& handle = checked_handle();
   const layout::Layout& l = handle.layout();
   if (l.partial_over_cubes() && l.cubes() > 1) {
     throw std::runtime_error(
         fmt::format("tensor {} holds partial sums on {} cubes: all_reduce it first, or read the cubes with piece()",
-                    shape_text(*this), l.cubes()));
+                    describe(*this), l.cubes()));
   }
   Device& device = handle.device();
   device.check_thread("to_host");
@@ -210,9 +214,18 @@ std::vector<uint8_t> Tensor::to_host_bytes(SipId sip) const {
 std::vector<uint8_t> Tensor::piece_bytes(SipId sip, CubeId cube, PeId pe) const {
   TensorHandle& handle = checked_handle();
   const layout::Layout& l = handle.layout();
+  if (is_view()) {
+    const std::vector<uint8_t> all = Tensor(l.shape(), m_dtype, m_policy, m_handle).piece_bytes(sip, cube, pe);
+    std::vector<uint8_t> out(bytes());
+    m_view->for_each_run([&](uint64_t element, uint64_t base, uint64_t count) {
+      const uint64_t item = item_bytes(m_dtype);
+      std::memcpy(out.data() + element * item, all.data() + base * item, count * item);
+    });
+    return out;
+  }
   if (!l.replicated_over_cubes() && !l.partial_over_cubes()) {
     throw std::runtime_error(
-        fmt::format("piece() of tensor {}: its cubes hold shards ({}), not whole copies or summands", shape_text(*this),
+        fmt::format("piece() of tensor {}: its cubes hold shards ({}), not whole copies or summands", describe(*this),
                     layout::to_string(l.policy())));
   }
   if (value(cube) >= l.cubes() || value(pe) >= l.pes()) {
@@ -250,8 +263,14 @@ void Tensor::upload(SipId sip, const void* data, uint64_t n_bytes) const {
   TensorHandle& handle = checked_handle();
   const layout::Layout& l = handle.layout();
   if (n_bytes != host_bytes()) {
-    throw std::invalid_argument(fmt::format("upload to tensor {} ({}): {} bytes given, expected {}", shape_text(*this),
+    throw std::invalid_argument(fmt::format("upload to tensor {} ({}): {} bytes given, expected {}", describe(*this),
                                             layout::to_string(l.policy()), n_bytes, host_bytes()));
+  }
+  if (is_view()) {
+    const Tensor dense = dense_like({sip});
+    dense.upload(sip, data, n_bytes);
+    copy_elements(dense, {sip});
+    return;
   }
   Device& device = handle.device();
   device.check_thread("upload");

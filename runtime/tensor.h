@@ -1,5 +1,5 @@
-// A tensor on the machine: shape, dtype, policy and a handle to its shards. Copies of a Tensor share the handle; the
-// memory is freed with the last copy, not before the launches that use it have completed.
+// A tensor on the machine: shape, dtype, policy and a handle to its shards. Copies of a Tensor share the handle, and so
+// do its views; the memory is freed with the last of them, not before the launches that use it have completed.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "models/core/dtype.h"
 #include "runtime/device.h"
 #include "runtime/layout/dp_policy.h"
+#include "runtime/layout/strided_view.h"
 
 namespace ahbm::runtime {
 
@@ -48,6 +49,8 @@ class TensorHandle {
   /// The context that made the tensor. \throws std::runtime_error when there is none any more
   Context& context() const;
   void set_context(std::weak_ptr<Context*> context) { m_context = std::move(context); }
+  void same_context(const TensorHandle& other) { m_context = other.m_context; }
+  bool on_one_pe() const { return m_on_one_pe; }  ///< made for one, whichever that is
   const layout::Layout& layout() const { return *m_layout; }
   const std::vector<SipId>& sips() const { return m_sips; }
   const std::vector<DeviceShard>& shards() const { return m_shards; }
@@ -79,6 +82,7 @@ class TensorHandle {
   std::weak_ptr<Context*> m_context;
   std::unique_ptr<layout::Layout> m_layout;
   std::vector<SipId> m_sips;
+  bool m_on_one_pe = false;
   std::vector<DeviceShard> m_shards;  ///< SIP-major, as layout().shards() inside
   std::vector<Addr> m_cube_buffers;   ///< SIP-major
   std::vector<Launch> m_pending;
@@ -126,6 +130,31 @@ class Tensor {
   /// \throws std::runtime_error `not deployed` / `no shards`
   TensorHandle& checked_handle() const;
 
+  // --- views: other sizes and strides over the elements of the logical tensor, in the same memory. Any layout will do:
+  // the elements stay on the cubes and PEs where they are. Arguments as PyTorch's, \throws std::invalid_argument for
+  // wrong ones. Collectives, to_host, upload and copy_ take views; operators work on a `contiguous` copy.
+  Tensor narrow(int64_t dim, int64_t start, uint64_t length) const {
+    return seen(base_view().narrow(dim, start, length));
+  }
+  Tensor select(int64_t dim, int64_t index) const { return seen(base_view().select(dim, index)); }
+  /// Every `step`-th index of [start, end).
+  Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1) const {
+    return seen(base_view().slice(dim, start, end, step));
+  }
+  Tensor transpose(int64_t a, int64_t b) const { return seen(base_view().transpose(a, b)); }
+  Tensor permute(const std::vector<int64_t>& dims) const { return seen(base_view().permute(dims)); }
+  Tensor expand(const Shape& shape) const { return seen(base_view().expand(shape)); }
+  bool is_view() const { return m_view != nullptr; }                        ///< and not all of its tensor in its order
+  const layout::StridedView* strided_view() const { return m_view.get(); }  ///< null when it is none
+  std::vector<uint64_t> strides() const { return base_view().strides(); }   ///< in elements of the logical tensor
+  uint64_t storage_offset() const { return base_view().offset(); }
+  bool is_contiguous() const { return base_view().is_contiguous(); }
+  /// The same elements in a tensor of their own under the same policy, copied by PEs; itself when it is no view.
+  Tensor contiguous() const;
+  /// Replaces the elements by those of a tensor of the same shape, dtype and SIPs, copied by the PEs that hold them.
+  /// Returns when that is done. \throws std::invalid_argument when they differ, std::runtime_error when they overlap
+  void copy_(const Tensor& source) const;
+
   /// The logical tensor of one SIP (default: the tensor's first), row-major. Of copies it is copy 0.
   /// \throws std::runtime_error for a partial tensor (see piece_bytes)
   std::vector<uint8_t> to_host_bytes() const;
@@ -164,6 +193,13 @@ class Tensor {
   uint64_t host_bytes() const;
 
  private:
+  /// As a view, whether it is one or not.
+  layout::StridedView base_view() const { return m_view ? *m_view : layout::StridedView(m_shape); }
+  /// The tensor behind it through `view`.
+  Tensor seen(layout::StridedView view) const;
+  Tensor dense_like(const std::vector<SipId>& sips) const;
+  void copy_elements(const Tensor& source, const std::vector<SipId>& sips) const;
+
   template <typename T>
   void check_type() const {
     if (!host_type_fits<T>(m_dtype)) {
@@ -183,6 +219,14 @@ class Tensor {
   DType m_dtype = DType::Float32;
   DPPolicy m_policy;
   std::shared_ptr<TensorHandle> m_handle;
+  std::shared_ptr<const layout::StridedView> m_view;
 };
+
+/// For messages: `(2, 3) float`, `(2, 3) float, strides (8, 2) from 1`.
+std::string describe(const Tensor& tensor);
+/// Whether they have elements in common.
+bool share_memory(const Tensor& a, const Tensor& b);
+/// Whether they are the same elements in the same order.
+bool same_memory(const Tensor& a, const Tensor& b);
 
 }  // namespace ahbm::runtime

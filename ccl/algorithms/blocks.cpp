@@ -54,6 +54,7 @@ AlgorithmModule block_module(Collective collective, AxisKind kind, const char* f
   m.kernel_name = std::string("ccl_") + to_string(collective);
   m.doc = doc;
   m.collective = collective;
+  m.traffic.one_way = kind == AxisKind::Up;
   allow_everything(m);
   m.layouts = {CubeLayout::Sharded};
   m.kernel = reduce ? reduce_scatter_kernel : all_gather_kernel;

@@ -60,13 +60,16 @@ class Exchange {
       if (slab >= ahead) reduce((slab - ahead) * each, each);
     }
   }
-  /// Sends the own block from `own` to all, and leaves theirs at `output`.
+  /// Sends the own block from `own` to all, and leaves it and theirs at `output`.
   void all_gather(Addr own) {
     Move send = move_of(m_rank, m_work.blocks[m_rank], kGatherStep);
+    const Addr place = m_work.output.at(m_work.blocks[m_rank].begin, item());
     send.local = own;
+    send.store = place == own ? 0 : place;
     for (const DirList& to : fans(m_peers)) {
       send.to = to;
       submit(send);
+      send.store = 0;
     }
     for (const uint32_t p : m_peers) {
       Move receive = move_of(p, m_work.blocks[p], kGatherStep);
@@ -167,9 +170,10 @@ void block_kernel(tl::Tl& tl, const tl::Args& args, bool reduce) {
   work.input = {a.input, reduce ? 0 : own.begin};
   work.output = {a.output, reduce ? own.begin : 0};
   const Addr from = work.input.at(own.begin, a.item()), to = work.output.at(own.begin, a.item());
-  const bool alone = work.blocks.size() == 1;
-  if (from != to && own.count != 0 && (alone || !reduce)) tl.copy(from, to, own.count, a.dtype);
-  if (alone) return;
+  if (work.blocks.size() == 1) {
+    if (from != to && own.count != 0) tl.copy(from, to, own.count, a.dtype);
+    return;
+  }
   Exchange exchange(tl, rank, work);
   if (reduce) {
     exchange.reduce_scatter();
@@ -216,9 +220,10 @@ std::vector<ReduceTree> order_of(const std::vector<Range>& blocks) {
   return out;
 }
 
-/// What the chain of moves of a reduction adds to the exchange: each reads what the one before has stored.
+/// What the chain of moves of a reduction adds to the exchange: each reads what the one before has stored. The store
+/// itself is over when its message is.
 double chain_seconds(const CostQuery& q) {
-  return std::ceil((q.ranks - 1.0) / kFan) * turn_seconds(q, q.bytes / q.ranks);
+  return std::ceil((q.ranks - 1.0) / kFan) * (turn_seconds(q, q.bytes / q.ranks) - q.memory_latency / 2);
 }
 
 /// Of one block from every rank to every other.

@@ -176,6 +176,7 @@ AlgorithmModule grid_module(const char* name, bool torus, const Colours& colours
   lane.order = [=](const Group& g, uint64_t count) { return grid_order_of_reduction(colours, g, count); };
   AlgorithmModule m = sip_all_reduce_module_of<grid_lane>(lane);
   m.name = name;
+  m.traffic.passes = 4;  // of every dimension, and a link may be missing in either
   m.kernel_name = "ccl_grid";
   m.doc = doc;
   return m;

@@ -46,6 +46,7 @@ AlgorithmModule sip_all_reduce_module(const LaneModule& lane) {
   m.collective = Collective::AllReduce;
   allow_everything(m);
   m.layouts = {CubeLayout::Sharded, CubeLayout::Replicated};
+  m.traffic.passes = 2;
   m.refusal = lane.refusal;
   m.rank_args = [words = lane.words](const Group& g, const CollectiveShape& shape, uint32_t rank) {
     std::vector<uint64_t> out{shape.count, g.cube_w};
@@ -164,7 +165,8 @@ double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block,
 
   const double parts = both && n % 2 == 0 ? 2 : 1, part = block / parts, message = q.message_bytes * q.lanes;
   const double slab = message * std::max(1.0, std::floor((q.slots - 1) / parts));
-  const auto first = [&](double bytes) { return std::min(bytes, message) / rate + q.latency; };
+  // A lane goes on when its own message has come; the other lanes' follow on the link.
+  const auto first = [&](double bytes) { return std::min(bytes, message) / q.lanes / rate + q.latency; };
   const auto carried = [&](double bytes) { return (shared ? 2 : 1) * bytes / rate; };
   const auto slab_seconds = [&](double bytes) {
     const double step = std::max(carried(bytes), first(bytes));
@@ -176,6 +178,9 @@ double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block,
   const double whole = std::floor(part / slab), rest = part - whole * slab, last = rest > 0 ? rest : slab;
   double seconds = whole * slab_seconds(slab) + (rest > 0 ? slab_seconds(rest) : 0);
   seconds += std::max(carried(last) + q.latency, first(last)) - std::max(carried(last), first(last));
+  // Of the two halves of an even ring's blocks the one that comes later goes first on one of the ways, so that the
+  // owner gets them in one order from both sides: that way is idle meanwhile.
+  if (parts == 2 && steps > 1) seconds += std::min(carried(last), q.latency);
   if (kind != AxisKind::Line || !all_reduce) return seconds;
   return std::max(seconds + (n - 2) * first(part), 2 * (n - 1) * first(part));
 }
@@ -187,6 +192,10 @@ double bidirectional_seconds(const CostQuery& q) {
 double turn_seconds(const CostQuery& q, double bytes) {
   const double each = bytes / q.lanes;
   return q.memory_latency + (q.message_bytes > 0 ? std::min(each, q.message_bytes) : each) * q.byte_seconds;
+}
+
+double first_message(const CostQuery& q, double bytes) {
+  return std::min(bytes / q.lanes, q.message_bytes);
 }
 
 double gather_seconds(const CostQuery& q) {

@@ -85,6 +85,9 @@ double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block,
 double bidirectional_seconds(const CostQuery& q);
 /// What a phase adds that reads from memory what the one before has stored, in pieces of `bytes` of all lanes together.
 double turn_seconds(const CostQuery& q, double bytes);
+/// Of `bytes` of all lanes together those of a lane's first message, which whoever passes it on has to have; 0 when
+/// messages are unknown.
+double first_message(const CostQuery& q, double bytes);
 /// Seconds of the gather inside a SIP that the replicated layout ends with; 0 for the others.
 double gather_seconds(const CostQuery& q);
 

@@ -336,6 +336,11 @@ double unhidden_bytes(const CostQuery& q, double step_bytes) {
   return q.message_bytes > 0 ? std::min(step_bytes, q.message_bytes) : step_bytes;
 }
 
+/// What every step but the first waits for to have that read.
+double reading_seconds(const CostQuery& q, double steps) {
+  return std::max(0.0, steps - 1) * q.memory_latency / 2;
+}
+
 /// Links on the longest way of every exchange, all steps together. So many pairs share a link on a line.
 double exchange_hops(const CostQuery& q) {
   const uint32_t m = power_below(q.ranks);
@@ -377,7 +382,7 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     const double m = power_below(q.ranks), f = (m - 1) / m;
     double alone = 0;  // bytes that are read, reduced and written while nothing is under way
     for (double part = q.bytes / q.lanes / 2, d = 1; d < m; d *= 2, part /= 2) alone += 2 * unhidden_bytes(q, part);
-    const double ends = alone * q.byte_seconds + fold_seconds(q);
+    const double ends = alone * q.byte_seconds + reading_seconds(q, 2 * log2_of(q)) + fold_seconds(q);
     if (full_bisection(q)) return 2 * log2_of(q) * q.latency + 2 * f * q.bytes / q.bandwidth + ends;
     return 2 * (m - 1) * q.latency + log2_of(q) * q.bytes / q.bandwidth + ends;
   };
@@ -389,8 +394,10 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     const double alone = unhidden_bytes(q, q.bytes / q.lanes);
     const bool copied = static_cast<uint32_t>(steps) % 2 == 1;  // the result lies in the working memory
     const double copy = copied ? q.memory_latency + (q.node_bandwidth > 0 ? q.bytes / q.node_bandwidth : 0) : 0;
-    return steps * (q.latency + alone * q.byte_seconds) + (hops - steps) * further + hops * q.bytes / q.bandwidth +
-           copy + fold_seconds(q);
+    const double carried = q.bytes / q.bandwidth, first = q.latency + carried / q.lanes;
+    // On a routed way messages meet the others' where these come later than they themselves need for a hop.
+    return steps * (std::max(carried, first) + alone * q.byte_seconds) + (hops - steps) * std::max(further, carried) +
+           (carried + q.latency - std::max(carried, first)) + reading_seconds(q, steps) + copy + fold_seconds(q);
   };
   tree.words = double_tree_words;
   tree.connections = append_double_tree_connections;
@@ -398,16 +405,18 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
   tree.time = [](const CostQuery& q) {
     const uint32_t depth = BinaryTree(q.ranks).depth;
     if (full_bisection(q)) {
-      const double copies = q.group->topology == SipTopology::Switch ? 2 : 1;
-      return 2 * depth * q.latency + copies * q.bytes / q.bandwidth;
+      const double copies = q.group->topology == SipTopology::Switch ? 2 : 1, half = first_message(q, q.bytes / 2);
+      return 2 * depth * (q.latency + half / q.bandwidth) + copies * (q.bytes - 2 * half) / q.bandwidth;
     }
     return q.ranks * q.latency + std::max(2.0, log2_of(q)) * q.bytes / q.bandwidth;
   };
+  AlgorithmModule halves = sip_all_reduce_module_of<halving_doubling_lane>(halving);
+  AlgorithmModule doubles = sip_all_reduce_module_of<recursive_doubling_lane>(doubling);
+  halves.traffic.in_turn = doubles.traffic.in_turn = true;
+  doubles.traffic.passes = 1;
   return {
-      named(sip_all_reduce_module_of<halving_doubling_lane>(halving), "halving_doubling",
-            "full bisection: 2 log2(n)L + 2f S/B; ring: 2(n-1)L + log2(n) S/B"),
-      named(sip_all_reduce_module_of<recursive_doubling_lane>(doubling), "recursive_doubling",
-            "small messages: log2(n)(L + S/B)"),
+      named(std::move(halves), "halving_doubling", "full bisection: 2 log2(n)L + 2f S/B; ring: 2(n-1)L + log2(n) S/B"),
+      named(std::move(doubles), "recursive_doubling", "small messages: log2(n)(L + S/B)"),
       named(sip_all_reduce_module_of<double_tree_lane>(tree), "double_binary_tree",
             "small messages, any n: 2 log2(n)L + 2S/B"),
   };

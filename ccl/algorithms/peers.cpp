@@ -263,7 +263,8 @@ AlgorithmModule all_to_all_direct_module() {
         load = (g.topology == SipTopology::Torus2d ? longer / 8 : longer / 4) * q.bytes;
       }
     }
-    return farthest * q.latency + load / q.bandwidth;
+    const double further = q.hop_latency > 0 ? q.hop_latency : q.latency;
+    return q.latency + (farthest - 1) * further + load / q.bandwidth;
   };
   return m;
 }

@@ -67,6 +67,7 @@ AlgorithmModule ring_module() {
   };
   AlgorithmModule m = sip_all_reduce_module_of<ring_lane>(lane);
   m.name = "ring";
+  m.traffic.one_way = true;
   m.kernel_name = "ccl_ring";
   m.doc = "ring reduce-scatter and all-gather: 2(n-1)L + 2(n-1)/n S/B";
   return m;

@@ -96,7 +96,8 @@ AlgorithmModule rooted_ring_module(Collective collective) {
   m.time = [](const CostQuery& q) {
     if (q.ranks < 2) return 0.0;
     const double links = directions_shared(q) ? 1 : 2;
-    return (q.ranks - 1) * q.latency + q.bytes / (links * link_bandwidth(q, links));
+    const double rate = link_bandwidth(q, links), message = first_message(q, q.bytes / 2);
+    return (q.ranks - 1) * (q.latency + message / rate) + (q.bytes / links - message) / rate;
   };
   if (reduces(collective)) {
     m.reduction_order = [](const Group& g, const CollectiveShape& shape) {

@@ -231,7 +231,9 @@ AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const ch
     // On equal links a node sends two copies; a switch has one uplink for both.
     const double copies = one_uplink && q.ranks > 2 && !blocks ? 2 : 1;
     const double share = !blocks ? copies : one_uplink ? (q.ranks - 1.0) / q.ranks : fullest_branch(tree, 0);
-    return tree.depth * q.latency + share * q.bytes / q.bandwidth;
+    const double steps = tree.depth / (one_uplink ? 2.0 : 1.0);  // a step leads up and down
+    const double message = blocks ? 0 : first_message(q, q.bytes);
+    return steps * (q.latency + message / q.bandwidth) + share * (q.bytes - message) / q.bandwidth;
   };
   if (reduces(collective)) {
     m.reduction_order = [](const Group& g, const CollectiveShape& shape) {

@@ -25,14 +25,14 @@ CubeLayout cube_layout(const layout::Layout& l) {
   return l.partial_over_cubes() ? CubeLayout::Partial : CubeLayout::Sharded;
 }
 
-bool on_every_cube(const layout::Layout& l) {
-  return l.replicated_over_cubes() || l.partial_over_cubes();
+Laid laid(const Tensor& t) {
+  return {t.handle()->layout(), t.shape(), t.strided_view()};
 }
 
 }  // namespace
 
 ccl::CubeLayout cube_layout(const Tensor& tensor) {
-  if (tensor.handle() == nullptr || tensor.handle()->shards().empty()) return CubeLayout::Sharded;
+  if (tensor.handle() == nullptr || tensor.handle()->shards().empty() || tensor.is_view()) return CubeLayout::Sharded;
   return cube_layout(tensor.handle()->layout());
 }
 
@@ -71,10 +71,10 @@ CollectivePlan::CollectivePlan(Context& context, GroupState& group, Operation& o
   }
   collect();
   if (c == Collective::Reduce || c == Collective::ReduceScatter) fold_partial_inputs();
-  if (c == Collective::AllReduce) {
+  if (c == Collective::AllReduce && !has_views()) {
     whole(distributed::cube_layout(call(0).inputs.front()));
-  } else if (c == Collective::Broadcast || c == Collective::Reduce) {
-    const CubeLayout kind = cube_layout(*m_ranks[0].inputs.front());
+  } else if ((c == Collective::Broadcast || c == Collective::Reduce) && !has_views()) {
+    const CubeLayout kind = cube_layout(*m_ranks[0].inputs.front().layout);
     if (same_layout_everywhere() && kind != CubeLayout::Replicated) {
       whole(CubeLayout::Sharded);  // the partial pieces of a broadcast too: every cube's for itself
     } else {
@@ -101,11 +101,11 @@ void CollectivePlan::collect() {
     RankPart& part = m_ranks[r];
     const Call& c = call(r);
     for (const Tensor& t : c.inputs) {
-      part.inputs.push_back(&t.handle()->layout());
+      part.inputs.push_back(laid(t));
       add(part.tensors, t);
     }
     for (const Tensor& t : c.outputs) {
-      part.outputs.push_back(&t.handle()->layout());
+      part.outputs.push_back(laid(t));
       add(part.tensors, t);
     }
     for (const Tensor& t : part.tensors) add(m_tensors, t);
@@ -114,7 +114,8 @@ void CollectivePlan::collect() {
 
 void CollectivePlan::fold_partial_inputs() {
   for (uint32_t r = 0; r < size(); ++r) {
-    for (const layout::Layout*& l : m_ranks[r].inputs) {
+    for (Laid& input : m_ranks[r].inputs) {
+      const layout::Layout* const l = input.layout;
       if (!l->partial_over_cubes()) continue;
       if (l->occupied_cubes() > 1) {
         if (m_fold == nullptr) {
@@ -141,7 +142,7 @@ void CollectivePlan::fold_partial_inputs() {
       policy.cube = CubePolicy::Replicate;
       m_folded.emplace_back(l->shape(), l->dtype(), policy, m_group.facts.cube_w * m_group.facts.cube_h,
                             m_device.config().pes);
-      l = &m_folded.back();
+      input.layout = &m_folded.back();
     }
   }
   // An output that is the input of a rank (reduce) has changed with it.
@@ -152,12 +153,20 @@ void CollectivePlan::fold_partial_inputs() {
   }
 }
 
+bool CollectivePlan::has_views() const {
+  const auto is_view = [](const Laid& t) { return t.view != nullptr; };
+  return std::any_of(m_ranks.begin(), m_ranks.end(), [&](const RankPart& part) {
+    return std::any_of(part.inputs.begin(), part.inputs.end(), is_view) ||
+           std::any_of(part.outputs.begin(), part.outputs.end(), is_view);
+  });
+}
+
 bool CollectivePlan::same_layout_everywhere() const {
-  const layout::Layout& first = *m_ranks[0].inputs.front();
+  const layout::Layout& first = *m_ranks[0].inputs.front().layout;
   DPPolicy policy = first.policy();
   policy.sips = SipScope::Own;
   for (const RankPart& part : m_ranks) {
-    DPPolicy other = part.inputs.front()->policy();
+    DPPolicy other = part.inputs.front().layout->policy();
     other.sips = SipScope::Own;
     if (other != policy) return false;
   }
@@ -263,7 +272,7 @@ CopyList& CollectivePlan::after(uint32_t rank, uint32_t cube) {
 
 /// Elementwise, the same layout on every rank: a cube's buffer is reduced or sent as it lies, whatever its order.
 void CollectivePlan::whole(CubeLayout kind) {
-  const layout::Layout& l = *m_ranks[0].inputs.front();
+  const layout::Layout& l = *m_ranks[0].inputs.front().layout;
   set_group(l.occupied_cubes());
   std::vector<ccl::CollectiveShape> shapes;
   for (uint32_t c = 0; c < m_lanes_group.n_cubes; ++c) {
@@ -321,8 +330,8 @@ CollectivePlan::Buffer CollectivePlan::input_buffer(uint32_t rank, uint32_t cube
   const SipId sip = m_group.sips[rank];
   for (const LaneRun& run : runs) {
     side.for_each_piece(run, [&](const Side::Piece& p) {
-      const layout::Layout& l = *m_ranks[rank].inputs[p.tensor];
-      const uint32_t from = on_every_cube(l) && cube < l.cubes() ? cube : p.cube;
+      const Laid& t = m_ranks[rank].inputs[p.tensor];
+      const uint32_t from = t.on_every_cube() && cube < t.layout->cubes() ? cube : p.cube;
       const TensorHandle& handle = *call(rank).inputs[p.tensor].handle();
       const Addr address = handle.cube_buffer(sip, CubeId{from}) + p.offset * m_item;
       total += p.count;
@@ -373,15 +382,15 @@ CollectivePlan::Buffer CollectivePlan::output_buffer(uint32_t rank, uint32_t cub
   if (pieces.empty()) return reuse;
   const auto address_of = [&](const Found& p, uint32_t c, uint32_t pe) {
     const TensorHandle& handle = *call(rank).outputs[p.tensor].handle();
-    const layout::Layout& l = *m_ranks[rank].outputs[p.tensor];
+    const layout::Layout& l = *m_ranks[rank].outputs[p.tensor].layout;
     const Addr base =
         l.replicated_over_pes() ? handle.shard(sip, CubeId{c}, PeId{pe}).address : handle.cube_buffer(sip, CubeId{c});
     return base + p.offset * m_item;
   };
   Buffer out = reuse;
   const Found& first = pieces.front();
-  const bool replicated = on_every_cube(*m_ranks[rank].outputs[first.tensor]);
-  const bool here = replicated ? cube < m_ranks[rank].outputs[first.tensor]->cubes() : first.cube == cube;
+  const Laid& holder = m_ranks[rank].outputs[first.tensor];
+  const bool here = holder.on_every_cube() ? cube < holder.layout->cubes() : first.cube == cube;
   if (out.address == 0 && pieces.size() == 1 && here && m_wire == m_dtype) {
     out = {address_of(first, cube, 0), false};
   } else if (out.address == 0) {
@@ -389,8 +398,9 @@ CollectivePlan::Buffer CollectivePlan::output_buffer(uint32_t rank, uint32_t cub
   }
   uint64_t at = 0;
   for (const Found& p : pieces) {
-    const layout::Layout& l = *m_ranks[rank].outputs[p.tensor];
-    const uint32_t from = on_every_cube(l) ? 0 : p.cube, to = on_every_cube(l) ? l.cubes() : p.cube + 1;
+    const Laid& t = m_ranks[rank].outputs[p.tensor];
+    const layout::Layout& l = *t.layout;
+    const uint32_t from = t.on_every_cube() ? 0 : p.cube, to = t.on_every_cube() ? l.cubes() : p.cube + 1;
     const uint32_t pes = l.replicated_over_pes() ? l.pes() : 1;
     for (uint32_t c = from; c < to; ++c) {
       for (uint32_t pe = 0; pe < pes; ++pe) {
@@ -404,23 +414,25 @@ CollectivePlan::Buffer CollectivePlan::output_buffer(uint32_t rank, uint32_t cub
   return out;
 }
 
-/// Everything that is no all-to-all: block r is what rank r gives or gets; with one block, what the root gives or gets.
+/// Everything that is no all-to-all: block r is what rank r gives or gets; with one block, what the root gives or gets;
+/// of an all_reduce of views, what every rank has.
 void CollectivePlan::blocks() {
   const Collective c = m_op.call.collective;
   const uint32_t n = size(), root = m_op.call.root;
-  const bool one_block = c == Collective::Broadcast || c == Collective::Reduce;
+  const bool one_block = c == Collective::Broadcast || c == Collective::Reduce || c == Collective::AllReduce;
   const bool big_is_output = c == Collective::AllGather || c == Collective::Gather;
   const bool small_is_input = big_is_output;
 
   for (const RankPart& part : m_ranks) {
     for (const auto* layouts : {&part.inputs, &part.outputs}) {
-      for (const layout::Layout* l : *layouts) {
+      for (const Laid& t : *layouts) {
+        const layout::Layout* const l = t.layout;
         if (cube_layout(*l) != CubeLayout::Partial) continue;
         std::string others;
         for (const auto* all : {&part.inputs, &part.outputs}) {
-          for (const layout::Layout* o : *all) {
-            if (o != l && others.empty())
-              others = fmt::format(", the other tensor is {}", layout::to_string(o->policy()));
+          for (const Laid& o : *all) {
+            if (o.layout != l && others.empty())
+              others = fmt::format(", the other tensor is {}", layout::to_string(o.layout->policy()));
           }
         }
         throw NotImplementedError(
@@ -434,25 +446,24 @@ void CollectivePlan::blocks() {
   // The side that holds all blocks decides which cube carries what, so that it is used in place.
   const uint32_t reference = c == Collective::Gather || c == Collective::Scatter ? root : 0;
   const auto big_side = [&](uint32_t r) {
-    const std::vector<const layout::Layout*>& l = big_is_output ? m_ranks[r].outputs : m_ranks[r].inputs;
-    if (one_block) return Side::cut(*l.front(), BlockCut::whole(l.front()->elements()));
-    if (l.size() > 1 || c == Collective::Gather || c == Collective::Scatter) return Side::list(l);
-    const layout::Layout& only = *l.front();
-    const layout::Shape& shape = only.shape();
+    const std::vector<Laid>& all = big_is_output ? m_ranks[r].outputs : m_ranks[r].inputs;
+    const Laid& only = all.front();
+    if (one_block) return Side::cut(only, BlockCut::whole(only.elements()));
+    if (all.size() > 1 || c == Collective::Gather || c == Collective::Scatter) return Side::list(all);
+    const layout::Shape& shape = *only.shape;
     const size_t dim = m_op.call.dim;
     if (dim < shape.size() && shape[dim] % n == 0) return Side::cut(only, BlockCut::equal(shape, dim, n));
     return Side::cut(only, BlockCut{1, std::vector<uint64_t>(n, only.elements() / n)});  // stacked: rows do not matter
   };
-  const std::vector<const layout::Layout*>& big =
-      big_is_output ? m_ranks[reference].outputs : m_ranks[reference].inputs;
+  const std::vector<Laid>& big = big_is_output ? m_ranks[reference].outputs : m_ranks[reference].inputs;
   const Side reference_side = big_side(reference);
   uint64_t total = 0;
   uint32_t n_lanes = 0;
   bool sharded = true;
-  for (const layout::Layout* l : big) {
-    total += l->elements();
-    n_lanes = std::max(n_lanes, l->occupied_cubes());
-    sharded = sharded && cube_layout(*l) == CubeLayout::Sharded && !on_every_cube(*l);
+  for (const Laid& t : big) {
+    total += t.elements();
+    n_lanes = std::max(n_lanes, t.layout->occupied_cubes());
+    sharded = sharded && !t.on_every_cube();
   }
   n_lanes = std::max(1u, n_lanes);
   const uint32_t n_blocks = one_block ? 1 : n;
@@ -490,9 +501,11 @@ void CollectivePlan::blocks() {
       if (one_block) {
         const Side side = big_side(r);
         Buffer in;
-        if (c == Collective::Reduce || r == root) in = input_buffer(r, lane, side, runs);
+        if (ccl::reduces(c) || r == root) in = input_buffer(r, lane, side, runs);
         Buffer out;
-        if (c == Collective::Reduce) {
+        if (c == Collective::AllReduce) {
+          out = output_buffer(r, lane, side, runs, in);  // in place
+        } else if (c == Collective::Reduce) {
           if (r == root) out = output_buffer(r, lane, side, runs, {});
         } else if (r == root) {
           out = in;  // in place; the root's other copies are what they were
@@ -507,7 +520,7 @@ void CollectivePlan::blocks() {
       for (const LaneRun& run : runs) {
         if (run.block == r) own.push_back(run);
       }
-      const Side small = Side::single(small_is_input ? *m_ranks[r].inputs.front() : *m_ranks[r].outputs.front(), r);
+      const Side small = Side::single(small_is_input ? m_ranks[r].inputs.front() : m_ranks[r].outputs.front(), r);
       if (small_is_input) {
         b.input = input_buffer(r, lane, small, own).address;
         if (has_big) b.output = output_buffer(r, lane, big_side(r), runs, {}).address;
@@ -542,12 +555,12 @@ void CollectivePlan::all_to_all() {
   uint32_t n_lanes = 1;
   for (const RankPart& part : m_ranks) {
     for (const auto* layouts : {&part.inputs, &part.outputs}) {
-      for (const layout::Layout* l : *layouts) {
-        if (cube_layout(*l) == CubeLayout::Partial) {
+      for (const Laid& t : *layouts) {
+        if (cube_layout(*t.layout) == CubeLayout::Partial) {
           throw NotImplementedError(fmt::format("{}: a tensor is partial over cubes ({}): all_reduce it first",
-                                                m_op.call.name, layout::to_string(l->policy())));
+                                                m_op.call.name, layout::to_string(t.layout->policy())));
         }
-        n_lanes = std::max(n_lanes, l->occupied_cubes());
+        n_lanes = std::max(n_lanes, t.layout->occupied_cubes());
       }
     }
   }
@@ -568,10 +581,8 @@ void CollectivePlan::all_to_all() {
     for (ccl::CollectiveShape& s : shapes) s.counts.clear();
   }
   for (uint32_t r = 0; r < n && largest != 0; ++r) {
-    const layout::Layout& in = *m_ranks[r].inputs.front();
-    const layout::Layout& out = *m_ranks[r].outputs.front();
-    const Side input = Side::cut(in, BlockCut{1, call(r).input_splits});
-    const Side output = Side::cut(out, BlockCut{1, call(r).output_splits});
+    const Side input = Side::cut(m_ranks[r].inputs.front(), BlockCut{1, call(r).input_splits});
+    const Side output = Side::cut(m_ranks[r].outputs.front(), BlockCut{1, call(r).output_splits});
     for (uint32_t lane = 0; lane < n_lanes; ++lane) {
       std::vector<LaneRun> gives, takes;
       for (const LaneRun& run : lanes[lane].runs()) {
@@ -590,27 +601,29 @@ void CollectivePlan::all_to_all() {
 void CollectivePlan::point_to_point() {
   const uint32_t from = m_op.call.root, to = m_op.call.peer;
   for (uint32_t r = 0; r < size(); ++r) m_ranks[r].takes_part = r == from || r == to;
-  const layout::Layout& in = *m_ranks[from].inputs.front();
-  const layout::Layout& out = *m_ranks[to].outputs.front();
+  const Laid& sent = m_ranks[from].inputs.front();
+  const Laid& received = m_ranks[to].outputs.front();
+  const layout::Layout& in = *sent.layout;
+  const layout::Layout& out = *received.layout;
   DPPolicy sender = in.policy(), receiver = out.policy();
   sender.sips = receiver.sips = SipScope::Own;
-  const bool alike = sender == receiver && in.shape() == out.shape() && !in.replicated_over_cubes();
+  const bool alike = sender == receiver && in.shape() == out.shape() && !in.replicated_over_cubes() && !has_views();
   if (!alike && (cube_layout(in) == CubeLayout::Partial || cube_layout(out) == CubeLayout::Partial)) {
     throw NotImplementedError(
         fmt::format("send_recv: the sender's tensor is {}, the receiver's {}: a partial tensor goes to one of the same "
                     "policy only",
                     layout::to_string(in.policy()), layout::to_string(out.policy())));
   }
-  const uint64_t total = in.elements();
+  const uint64_t total = sent.elements();
   const uint32_t n_lanes = std::max({1u, out.occupied_cubes(), alike ? 1u : in.occupied_cubes()});
   set_group(n_lanes);
   std::vector<ccl::CollectiveShape> shapes(n_lanes);
   std::vector<Lane> lanes;
-  const Side source = Side::cut(in, BlockCut::whole(total)), target = Side::cut(out, BlockCut::whole(total));
+  const Side source = Side::cut(sent, BlockCut::whole(total)), target = Side::cut(received, BlockCut::whole(total));
   if (!alike) {
-    lanes = !on_every_cube(out)  ? target.lanes(n_lanes)
-            : !on_every_cube(in) ? source.lanes(n_lanes)
-                                 : even_lanes({total}, n_lanes);
+    lanes = !received.on_every_cube() ? target.lanes(n_lanes)
+            : !sent.on_every_cube()   ? source.lanes(n_lanes)
+                                      : even_lanes({total}, n_lanes);
   }
   for (uint32_t lane = 0; lane < n_lanes; ++lane) {
     ccl::CollectiveShape& s = shapes[lane];
@@ -704,26 +717,26 @@ LaunchRequest CollectivePlan::fold_request(uint32_t rank) const {
 }
 
 void CollectivePlan::add_copies(bool before, std::vector<LaunchRequest>& out, std::vector<uint32_t>& ranks) const {
+  const DType from = before ? m_dtype : m_wire, to = before ? m_wire : m_dtype;
   for (uint32_t r = 0; r < size(); ++r) {
-    LaunchRequest copy = request("copy_blocks", r);
+    std::vector<LaunchRequest> copies;  // one after another
     for (uint32_t c = 0; c < m_ranks[r].lanes.size(); ++c) {
       const LanePart& lane = m_ranks[r].lanes[c];
       const CopyList* list = before ? lane.before.get() : lane.after.get();
-      if (list == nullptr || list->empty()) continue;
-      PeLaunch pe;
-      pe.pe = place(r, c);
-      pe.args.reserve(3 + 6 * list->blocks().size());
-      pe.args.push_back(static_cast<uint64_t>(before ? m_dtype : m_wire));
-      pe.args.push_back(static_cast<uint64_t>(before ? m_wire : m_dtype));
-      pe.args.push_back(list->blocks().size());
-      for (const BlockCopy& b : list->blocks()) {
-        for (const uint64_t word : {b.src, b.dst, b.cols, b.rows, b.src_stride, b.dst_stride}) pe.args.push_back(word);
+      if (list == nullptr) continue;
+      size_t round = 0;
+      for (std::vector<uint64_t>& args : list->arguments(from, to)) {
+        if (copies.size() == round) copies.push_back(request("copy_blocks", r));
+        PeLaunch pe;
+        pe.pe = place(r, c);
+        pe.args = std::move(args);
+        copies[round++].pes.push_back(std::move(pe));
       }
-      copy.pes.push_back(std::move(pe));
     }
-    if (copy.pes.empty()) continue;
-    out.push_back(std::move(copy));
-    ranks.push_back(r);
+    for (LaunchRequest& copy : copies) {
+      out.push_back(std::move(copy));
+      ranks.push_back(r);
+    }
   }
 }
 

@@ -18,7 +18,8 @@ class Context;
 
 namespace ahbm::runtime::distributed {
 
-/// How a tensor lies on its cubes; Sharded for one cube, and for a tensor without a handle.
+/// How a tensor lies on its cubes, as an all_reduce goes about it: Sharded for one cube, for a tensor without a handle,
+/// and for a view, whose copies are renewed rather than reduced together.
 ccl::CubeLayout cube_layout(const Tensor& tensor);
 
 class CollectivePlan {
@@ -64,7 +65,7 @@ class CollectivePlan {
   };
   struct RankPart {
     std::vector<Tensor> tensors;
-    std::vector<const layout::Layout*> inputs, outputs;  ///< partial inputs as they are after the fold
+    std::vector<Laid> inputs, outputs;  ///< partial inputs as they are after the fold
     std::vector<LanePart> lanes;
     bool takes_part = true;
   };
@@ -78,6 +79,7 @@ class CollectivePlan {
   void collect();
   void fold_partial_inputs();
   void whole(ccl::CubeLayout layout);
+  bool has_views() const;
   bool same_layout_everywhere() const;
   void blocks();
   void all_to_all();

@@ -15,10 +15,6 @@ namespace ahbm::runtime::distributed {
 
 namespace {
 
-std::string shape_text(const Tensor& t) {
-  return fmt::format("{} {}", layout::to_string(t.shape()), ahbm::to_string(t.dtype()));
-}
-
 /// The policy without where the call comes from.
 std::string policy_text(const Tensor& t) {
   DPPolicy policy = t.policy();
@@ -30,7 +26,7 @@ size_t checked_dim(const char* name, int64_t dim, const Tensor& tensor) {
   const auto n = static_cast<int64_t>(tensor.shape().size());
   if (dim >= -n && dim < n) return static_cast<size_t>(dim < 0 ? dim + n : dim);
   throw std::invalid_argument(
-      fmt::format("{}: dim {} of a tensor {}, expected {} to {}", name, dim, shape_text(tensor), -n, n - 1));
+      fmt::format("{}: dim {} of a tensor {}, expected {} to {}", name, dim, describe(tensor), -n, n - 1));
 }
 
 void check_dtypes(const char* name, DType dtype, const std::vector<Tensor>& tensors) {
@@ -50,23 +46,51 @@ void check_list(const char* name, const char* what, uint32_t n, const std::vecto
   for (size_t i = 0; i < list.size(); ++i) {
     if (list[i].elements() == like.elements()) continue;
     throw std::invalid_argument(fmt::format("{}: {}[{}] is {}, the tensor {}: expected as many elements", name, what, i,
-                                            shape_text(list[i]), shape_text(like)));
+                                            describe(list[i]), describe(like)));
   }
 }
 
-/// Input and output must be different memory, and so must be the outputs. A world of one may copy in place.
-void check_aliases(const char* name, uint32_t n, const std::vector<Tensor>& inputs,
-                   const std::vector<Tensor>& outputs) {
+/// Inputs and outputs must be different memory, and so must be the outputs. That of the list that is number `own` may
+/// be the very tensor on the other side, and in a world of one any may.
+void check_aliases(const char* name, uint32_t n, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                   std::optional<uint32_t> own = {}) {
   for (size_t o = 0; o < outputs.size(); ++o) {
-    for (size_t i = 0; n > 1 && i < inputs.size(); ++i) {
-      if (outputs[o].handle() != inputs[i].handle() || outputs[o].elements() == 0) continue;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const bool in_place = n == 1 || (inputs.size() > 1 ? i : o) == own;
+      if (in_place && same_memory(outputs[o], inputs[i])) continue;
+      if (!share_memory(outputs[o], inputs[i])) continue;
       throw std::runtime_error(fmt::format("{}: an input {} and an output {} share their memory", name,
-                                           shape_text(inputs[i]), shape_text(outputs[o])));
+                                           describe(inputs[i]), describe(outputs[o])));
     }
     for (size_t p = 0; p < o; ++p) {
-      if (outputs[o].handle() != outputs[p].handle() || outputs[o].elements() == 0) continue;
-      throw std::runtime_error(fmt::format("{}: outputs {} and {} share their memory", name, p, o));
+      if (!share_memory(outputs[o], outputs[p])) continue;
+      throw std::runtime_error(fmt::format("{}: outputs {} and {} share their memory: {} and {}", name, p, o,
+                                           describe(outputs[p]), describe(outputs[o])));
     }
+  }
+}
+
+/// The input of a gather is the part of the output where it is to be.
+bool is_own_block(const Tensor& input, const Tensor& output, size_t dim, std::optional<uint32_t> rank, uint32_t n) {
+  if (!rank || input.handle() != output.handle() || dim >= output.shape().size()) return false;
+  const uint64_t length = output.shape()[dim] / n;
+  return same_memory(input, output.narrow(static_cast<int64_t>(dim), static_cast<int64_t>(*rank * length), length));
+}
+
+/// What no collective can do with a view.
+void check_views(const char* name, const std::vector<Tensor>& tensors, bool outputs) {
+  for (const Tensor& t : tensors) {
+    if (!t.is_view()) continue;
+    const layout::Layout& l = t.handle()->layout();
+    if (l.partial_over_cubes() && l.occupied_cubes() > 1) {
+      throw NotImplementedError(
+          fmt::format("{}: {} is a view of a tensor that is partial over cubes ({}): all_reduce all of that first",
+                      name, describe(t), layout::to_string(l.policy())));
+    }
+    if (!outputs || !t.strided_view()->overlaps_itself()) continue;
+    throw std::runtime_error(
+        fmt::format("{}: the output {} shows elements more than once, expected each once; give it contiguous()", name,
+                    describe(t)));
   }
 }
 
@@ -151,6 +175,8 @@ void DistributedContext::check_tensor(const GroupState& g, const Caller& caller,
 }
 
 Work DistributedContext::collective(const GroupPtr& g, const Caller& caller, Call call, bool async_op) {
+  check_views(call.name, call.inputs, false);
+  check_views(call.name, call.outputs, true);
   for (const auto* tensors : {&call.inputs, &call.outputs}) {
     for (const Tensor& t : *tensors) t.handle()->wait_pending();
   }
@@ -551,12 +577,14 @@ Work DistributedContext::all_gather_into_tensor(const Tensor& output, const Tens
     expected[call.dim] *= g->size();
     if (output.shape() != expected) {
       throw std::invalid_argument(fmt::format("{}: {} ranks of {} along dim {} make {}, but the output is {}",
-                                              call.name, g->size(), shape_text(input), dim, layout::to_string(expected),
-                                              shape_text(output)));
+                                              call.name, g->size(), describe(input), dim, layout::to_string(expected),
+                                              describe(output)));
     }
   }
   for (const Tensor* t : {&input, &output}) check_tensor(*g, caller, *t, call.name);
-  check_aliases(call.name, g->size(), call.inputs, call.outputs);
+  if (!is_own_block(input, output, call.dim, caller.rank, g->size())) {
+    check_aliases(call.name, g->size(), call.inputs, call.outputs);
+  }
   call.agree = {{"input shape", layout::to_string(input.shape())},
                 {"dtype", ahbm::to_string(call.dtype)},
                 {"dim", std::to_string(call.dim)}};
@@ -578,7 +606,7 @@ Work DistributedContext::all_gather(const std::vector<Tensor>& outputs, const Te
   check_list(call.name, "tensor_list", g->size(), outputs, input);
   check_tensor(*g, caller, input, call.name);
   for (const Tensor& t : outputs) check_tensor(*g, caller, t, call.name);
-  check_aliases(call.name, g->size(), call.inputs, call.outputs);
+  check_aliases(call.name, g->size(), call.inputs, call.outputs, caller.rank);
   call.agree = {{"shape", layout::to_string(input.shape())}, {"dtype", ahbm::to_string(call.dtype)}};
   return collective(g, caller, std::move(call), async_op);
 }
@@ -604,7 +632,7 @@ Work DistributedContext::reduce_scatter_tensor(const Tensor& output, const Tenso
     if (input.shape() != expected) {
       throw std::invalid_argument(
           fmt::format("{}: {} ranks with an output {} take {} along dim {}, but the input is {}", call.name, g->size(),
-                      shape_text(output), layout::to_string(expected), dim, shape_text(input)));
+                      describe(output), layout::to_string(expected), dim, describe(input)));
     }
   }
   for (const Tensor* t : {&input, &output}) check_tensor(*g, caller, *t, call.name);
@@ -660,7 +688,7 @@ Work DistributedContext::all_to_all_single(const Tensor& output, const Tensor& i
       if (n_rows % g->size() != 0) {
         throw std::invalid_argument(
             fmt::format("{}: {} rows of the {} {} do not divide by {} ranks; give {}_split_sizes", call.name, n_rows,
-                        what, shape_text(t), g->size(), what));
+                        what, describe(t), g->size(), what));
       }
       out.assign(g->size(), n_rows / g->size());
     }
@@ -670,7 +698,7 @@ Work DistributedContext::all_to_all_single(const Tensor& output, const Tensor& i
       throw std::invalid_argument(
           fmt::format("{}: {}_split_sizes {} for {} ranks and {} rows of {}, expected one per "
                       "rank, together the rows",
-                      call.name, what, fmt::join(out, ", "), g->size(), n_rows, shape_text(t)));
+                      call.name, what, fmt::join(out, ", "), g->size(), n_rows, describe(t)));
     }
     const uint64_t row = n_rows == 0 ? 0 : t.elements() / n_rows;
     for (uint64_t& v : out) v *= row;
@@ -700,7 +728,7 @@ Work DistributedContext::gather(const Tensor& tensor, const std::vector<Tensor>&
     check_list(call.name, "gather_list", g->size(), gather_list, tensor);
     check_dtypes(call.name, call.dtype, gather_list);
     for (const Tensor& t : gather_list) check_tensor(*g, caller, t, call.name, call.root);
-    check_aliases(call.name, g->size(), call.inputs, gather_list);
+    check_aliases(call.name, g->size(), call.inputs, gather_list, caller.rank);
     call.outputs = gather_list;
   } else if (!gather_list.empty()) {
     throw std::invalid_argument("gather: gather_list is for the destination rank only");
@@ -727,7 +755,7 @@ Work DistributedContext::scatter(const Tensor& tensor, const std::vector<Tensor>
     check_list(call.name, "scatter_list", g->size(), scatter_list, tensor);
     check_dtypes(call.name, call.dtype, scatter_list);
     for (const Tensor& t : scatter_list) check_tensor(*g, caller, t, call.name, call.root);
-    check_aliases(call.name, g->size(), scatter_list, call.outputs);
+    check_aliases(call.name, g->size(), scatter_list, call.outputs, caller.rank);
     call.inputs = scatter_list;
   } else if (!scatter_list.empty()) {
     throw std::invalid_argument("scatter: scatter_list is for the source rank only");
@@ -755,6 +783,7 @@ DistributedContext::WorkPtr DistributedContext::pair_up(const GroupPtr& g, const
         fmt::format("{}: rank {} with itself, expected another rank", name, g->global_ranks[self]));
   }
   check_tensor(*g, caller, tensor, name);
+  check_views(name, {tensor}, !sends);
   tensor.handle()->wait_pending();
 
   const GroupState::Pair pair{sends ? self : other, sends ? other : self, tag};
@@ -813,8 +842,8 @@ DistributedContext::WorkPtr DistributedContext::pair_up(const GroupPtr& g, const
       op.error = std::make_exception_ptr(std::runtime_error(
           fmt::format("send of rank {} to rank {} has {}, the recv of rank {} has {}: expected as many elements of the "
                       "same dtype",
-                      g->global_ranks[call.root], g->global_ranks[call.peer], shape_text(sent),
-                      g->global_ranks[call.peer], shape_text(received))));
+                      g->global_ranks[call.root], g->global_ranks[call.peer], describe(sent),
+                      g->global_ranks[call.peer], describe(received))));
       op.changed.notify(sc_core::SC_ZERO_TIME);
     }
     const std::shared_ptr<BatchedTransfers> met = joined(post.work->batch);

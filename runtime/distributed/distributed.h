@@ -140,8 +140,9 @@ struct P2POp {
 /// The methods follow torch.distributed in name, argument order and meaning. Every one of them takes a group; the ranks
 /// of a group call the same collectives in the same order. A rank that is not in the group does nothing and gets a Work
 /// that is completed, as in PyTorch. Calls that differ between ranks are a std::runtime_error that names both, before
-/// anything is sent; so are input and output that share memory. From rank threads a call concerns the rank's tensors on
-/// its SIP; from the driver every rank's, and the tensors have shards on every rank's SIP (`sips: all`).
+/// anything is sent; so are input and output that overlap in memory. Views go as they are: their elements are sent or
+/// replaced, and no others. From rank threads a call concerns the rank's tensors on its SIP; from the driver every
+/// rank's, and the tensors have shards on every rank's SIP (`sips: all`).
 class DistributedContext {
  public:
   DistributedContext();

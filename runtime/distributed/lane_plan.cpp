@@ -1,7 +1,11 @@
 #include "runtime/distributed/lane_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <tuple>
+
+#include "runtime/kernels/operator_kernels.h"
 
 namespace ahbm::runtime::distributed {
 
@@ -68,10 +72,10 @@ void BlockCut::for_each_block(uint64_t begin, uint64_t count, const std::functio
 
 // --- Side
 
-void Side::add(const layout::Layout& l, BlockCut cut, std::vector<uint32_t> blocks) {
+void Side::add(const Laid& tensor, BlockCut cut, std::vector<uint32_t> blocks) {
   Placed placed;
-  const bool same_on_cubes = l.replicated_over_cubes() || l.partial_over_cubes();
-  const uint32_t cubes = same_on_cubes ? std::min(1u, l.cubes()) : l.cubes();
+  const layout::Layout& l = *tensor.layout;
+  const uint32_t cubes = tensor.on_every_cube() ? std::min(1u, l.cubes()) : l.cubes();
   const uint32_t pes = l.replicated_over_pes() ? std::min(1u, l.pes()) : l.pes();
   for (uint32_t c = 0; c < cubes; ++c) {
     for (uint32_t p = 0; p < pes; ++p) {
@@ -82,6 +86,7 @@ void Side::add(const layout::Layout& l, BlockCut cut, std::vector<uint32_t> bloc
     }
   }
   std::sort(placed.runs.begin(), placed.runs.end(), [](const Run& a, const Run& b) { return a.logical < b.logical; });
+  if (tensor.view != nullptr) placed.runs = seen_through(*tensor.view, placed.runs);
   for (uint32_t i = 0; i < blocks.size(); ++i) {
     if (m_blocks.size() <= blocks[i]) m_blocks.resize(blocks[i] + 1);
     m_blocks[blocks[i]] = {m_tensors.size(), i};
@@ -91,25 +96,46 @@ void Side::add(const layout::Layout& l, BlockCut cut, std::vector<uint32_t> bloc
   m_tensors.push_back(std::move(placed));
 }
 
-Side Side::cut(const layout::Layout& l, BlockCut cut) {
+std::vector<Side::Run>::const_iterator Side::run_at(const std::vector<Run>& runs, uint64_t logical) {
+  return std::prev(
+      std::upper_bound(runs.begin(), runs.end(), logical, [](uint64_t at, const Run& r) { return at < r.logical; }));
+}
+
+/// The runs of a view's elements, from those of the tensor that it is a view of.
+std::vector<Side::Run> Side::seen_through(const layout::StridedView& view, const std::vector<Run>& runs) {
+  std::vector<Run> out;
+  auto it = runs.begin();
+  view.for_each_run([&](uint64_t element, uint64_t base, uint64_t count) {
+    if (base < it->logical || base >= it->logical + it->count) it = run_at(runs, base);
+    while (count != 0) {
+      const uint64_t skip = base - it->logical, n = std::min(count, it->count - skip);
+      out.push_back({element, n, it->cube, it->offset + skip});
+      element += n;
+      base += n;
+      count -= n;
+      if (count != 0) ++it;
+    }
+  });
+  return out;
+}
+
+Side Side::cut(const Laid& tensor, BlockCut cut) {
   std::vector<uint32_t> blocks(cut.parts.size());
   std::iota(blocks.begin(), blocks.end(), 0);
   Side side;
-  side.add(l, std::move(cut), std::move(blocks));
+  side.add(tensor, std::move(cut), std::move(blocks));
   return side;
 }
 
-Side Side::list(const std::vector<const layout::Layout*>& layouts) {
+Side Side::list(const std::vector<Laid>& tensors) {
   Side side;
-  for (uint32_t b = 0; b < layouts.size(); ++b) {
-    side.add(*layouts[b], BlockCut::whole(layouts[b]->elements()), {b});
-  }
+  for (uint32_t b = 0; b < tensors.size(); ++b) side.add(tensors[b], BlockCut::whole(tensors[b].elements()), {b});
   return side;
 }
 
-Side Side::single(const layout::Layout& l, uint32_t block) {
+Side Side::single(const Laid& tensor, uint32_t block) {
   Side side;
-  side.add(l, BlockCut::whole(l.elements()), {block});
+  side.add(tensor, BlockCut::whole(tensor.elements()), {block});
   return side;
 }
 
@@ -117,9 +143,7 @@ void Side::for_each_piece(const LaneRun& run, const std::function<void(const Pie
   const Where& where = m_blocks[run.block];
   const Placed& placed = m_tensors[where.tensor];
   placed.cut.for_each_logical({where.part, run.element, run.count}, [&](uint64_t, uint64_t logical, uint64_t n) {
-    auto it = std::upper_bound(placed.runs.begin(), placed.runs.end(), logical,
-                               [](uint64_t at, const Run& r) { return at < r.logical; });
-    --it;
+    auto it = run_at(placed.runs, logical);
     while (n != 0) {
       const uint64_t skip = logical - it->logical, take = std::min(n, it->count - skip);
       fn({where.tensor, it->cube, it->offset + skip, take});
@@ -152,7 +176,7 @@ std::vector<Lane> Side::lanes(uint32_t n_lanes) const {
   std::vector<Lane> out(n_lanes);
   for (uint32_t c = 0; c < n_lanes; ++c) {
     std::sort(items[c].begin(), items[c].end(), [](const Item& a, const Item& b) {
-      return a.block != b.block ? a.block < b.block : a.offset < b.offset;
+      return std::tie(a.block, a.offset, a.run.element) < std::tie(b.block, b.offset, b.run.element);
     });
     for (const Item& item : items[c]) out[c].add(item.run);
   }
@@ -195,6 +219,19 @@ void CopyList::add(Addr src, Addr dst, uint64_t count) {
     }
   }
   m_blocks.push_back({src, dst, count, 1, count, count});
+}
+
+std::vector<std::vector<uint64_t>> CopyList::arguments(DType src, DType dst) const {
+  std::vector<std::vector<uint64_t>> out;
+  for (const BlockCopy& b : m_blocks) {
+    if (out.empty() || out.back().size() > kernels::kMaxDescriptorWords) {
+      out.push_back({static_cast<uint64_t>(src), static_cast<uint64_t>(dst), 0});
+    }
+    std::vector<uint64_t>& words = out.back();
+    words.insert(words.end(), {b.src, b.dst, b.cols, b.rows, b.src_stride, b.dst_stride});
+    ++words[2];
+  }
+  return out;
 }
 
 }  // namespace ahbm::runtime::distributed

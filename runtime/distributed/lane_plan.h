@@ -10,6 +10,7 @@
 
 #include "models/core/address_map.h"
 #include "runtime/layout/dp_policy.h"
+#include "runtime/layout/strided_view.h"
 
 namespace ahbm::runtime::distributed {
 
@@ -57,16 +58,29 @@ struct BlockCut {
   void for_each_block(uint64_t begin, uint64_t count, const std::function<void(const LaneRun&)>& fn) const;
 };
 
+/// A tensor's elements in their order, and how the memory behind them is cut. References what it is made of.
+struct Laid {
+  const layout::Layout* layout;
+  const layout::Shape* shape;  ///< the tensor's: of a reshaped one not its layout's
+  const layout::StridedView* view = nullptr;
+
+  Laid(const layout::Layout& l) : layout(&l), shape(&l.shape()) {}  // NOLINT(google-explicit-constructor)
+  Laid(const layout::Layout& l, const layout::Shape& s, const layout::StridedView* v)
+      : layout(&l), shape(&s), view(v) {}
+  uint64_t elements() const { return layout::element_count(*shape); }
+  bool on_every_cube() const { return layout->replicated_over_cubes() || layout->partial_over_cubes(); }
+};
+
 /// The blocks of a collective as one or several tensors of a rank hold them. Of copies on PEs it knows copy 0; of
 /// tensors that are replicated or partial over cubes the offsets inside a cube's buffer, which all cubes share.
 class Side {
  public:
   /// All blocks in one tensor.
-  static Side cut(const layout::Layout& layout, BlockCut cut);
+  static Side cut(const Laid& tensor, BlockCut cut);
   /// Block b is tensor b.
-  static Side list(const std::vector<const layout::Layout*>& layouts);
+  static Side list(const std::vector<Laid>& tensors);
   /// Block `block` is the tensor; it has no others.
-  static Side single(const layout::Layout& layout, uint32_t block);
+  static Side single(const Laid& tensor, uint32_t block);
 
   struct Piece {
     size_t tensor = 0;
@@ -97,7 +111,9 @@ class Side {
     size_t tensor = kNone;
     uint32_t part = 0;
   };
-  void add(const layout::Layout& layout, BlockCut cut, std::vector<uint32_t> blocks);
+  static std::vector<Run>::const_iterator run_at(const std::vector<Run>& runs, uint64_t logical);
+  static std::vector<Run> seen_through(const layout::StridedView& view, const std::vector<Run>& runs);
+  void add(const Laid& tensor, BlockCut cut, std::vector<uint32_t> blocks);
 
   std::vector<Placed> m_tensors;
   std::vector<Where> m_blocks;
@@ -119,6 +135,8 @@ class CopyList {
   CopyList(uint32_t src_item, uint32_t dst_item) : m_src_item(src_item), m_dst_item(dst_item) {}
   void add(Addr src, Addr dst, uint64_t count);
   const std::vector<BlockCopy>& blocks() const { return m_blocks; }
+  /// The argument blocks of `copy_blocks` that make the copies: as many launches as it takes, one after another.
+  std::vector<std::vector<uint64_t>> arguments(DType src, DType dst) const;
   bool empty() const { return m_blocks.empty(); }
 
  private:

@@ -42,7 +42,10 @@ bool outside(const DeviceMesh& mesh) {
   return !mesh.layout().contains(mesh.get_rank());
 }
 
-void refuse_cube_partial(const Tensor& t, const char* what) {
+void check_local(const Tensor& t, const char* what) {
+  if (t.is_view()) {
+    throw std::invalid_argument(fmt::format("{}: {} is a view: expected contiguous() of it", what, describe(t)));
+  }
   if (t.policy().cube != runtime::CubePolicy::Partial) return;
   throw NotImplementedError(
       fmt::format("{}: a local tensor {} that is partial over the cubes of its SIP: reduce it first", what,
@@ -261,7 +264,7 @@ DTensor distribute_tensor(const Tensor& tensor, const DeviceMesh& mesh, const Pl
   }
   Context& context = mesh.context();
   if (outside(mesh)) return DTensor(mesh, spec, nothing_of(context, spec));
-  refuse_cube_partial(tensor, "distribute_tensor");
+  check_local(tensor, "distribute_tensor");
   const NamedOperation operation(mesh.session(),
                                  [&] { return "distribute_tensor " + short_string(spec.placements()); });
   const AtWork at_work(mesh.session(), mesh.layout());
@@ -346,7 +349,7 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements
     const DTensorSpec spec = make_spec();
     return DTensor(mesh, spec, nothing_of(mesh.context(), spec));
   }
-  refuse_cube_partial(local, "from_local");
+  check_local(local, "from_local");
   const bool differs = options.run_check || (options.shape && options.stride);
   const DTensorSpec spec = differs ? agreed_spec(mesh, make_spec, options.run_check) : make_spec();
   if (options.run_check) {

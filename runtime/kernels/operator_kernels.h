@@ -26,12 +26,17 @@
 //                dst[i] = table[indices[i]]
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "models/core/dtype.h"
 #include "models/tl/kernel_registry.h"
 
 namespace ahbm::kernels {
+
+/// Words of copy descriptors in one PE's argument block: what fits in the TCM beside the rings with room for tiles. Who
+/// has more launches once more.
+constexpr size_t kMaxDescriptorWords = 8192;
 
 /// What `elementwise` computes from its operands a, b, c and its value v.
 enum class Elementwise : uint16_t {

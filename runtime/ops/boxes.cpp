@@ -8,9 +8,6 @@
 namespace ahbm::runtime::ops {
 namespace {
 
-/// Words of one PE's descriptors in a launch: what fits in the TCM beside the rings with room for tiles.
-constexpr size_t kMaxWords = 8192;
-
 struct Span {
   int64_t begin = 0;
   int64_t end = 0;
@@ -155,7 +152,7 @@ struct Copies {
       for (const Region& from : blocks) {
         const Piece piece(box, to, from);
         if (piece.empty()) continue;
-        if (out.empty() || out.back().words.size() > kMaxWords) out.emplace_back();
+        if (out.empty() || out.back().words.size() > kernels::kMaxDescriptorWords) out.emplace_back();
         const Addr at = from.address + piece.src() * item;
         piece.append(out.back().words, at, to.address, dst_item);
         ++out.back().n;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/ops/internal.h"
 
 namespace ahbm::runtime::ops {
@@ -26,6 +28,16 @@ std::vector<Tensor> execute(Context& context, Op op, const OpArgs& args, const s
   if (inputs.empty() || (outputs.empty() && op != Op::Equal)) {
     throw std::invalid_argument(fmt::format("{}: {} inputs and {} outputs, expected at least 1 of each",
                                             dtensor::to_string(op), inputs.size(), outputs.size()));
+  }
+  if (std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.is_view(); })) {
+    std::vector<Tensor> dense;
+    for (const Tensor& t : inputs) dense.push_back(t.contiguous());
+    std::vector<Tensor> results = execute(context, op, args, dense, outputs, policy);
+    if (args.inplace && inputs.front().is_view()) {
+      inputs.front().copy_(results.front());
+      results.front() = inputs.front();
+    }
+    return results;
   }
   if (op == Op::Equal) {
     const std::vector<OpOutput> truth{{{}, DType::Bool}};

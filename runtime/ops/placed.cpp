@@ -21,6 +21,9 @@ int64_t count(const Dims& extent) {
 Placed::Placed(Context& context, const Tensor& t) : m_tensor(t), m_shape(to_dims(t.shape())) {
   if (m_shape.empty()) m_shape.push_back(1);
   for (size_t d = 1; d < m_shape.size(); ++d) m_row_elements *= m_shape[d];
+  if (t.is_view()) {
+    throw std::invalid_argument(fmt::format("{} is a view: expected contiguous() of it here", describe(t)));
+  }
   const TensorHandle& handle = t.checked_handle();
   m_sip = SipId{context.current_device()};
   if (!handle.on(m_sip)) {

@@ -258,12 +258,12 @@ TEST_F(AllReduceProgram, InfoSaysHowRanksCount) {
   EXPECT_EQ(test::run_program(too_many).code, 2);
 }
 
-TEST_F(AllReduceProgram, AFailedRunIsCode1AndKeepsItsReason) {
+TEST_F(AllReduceProgram, WhatNoAlgorithmDoesIsBadInputAndKeepsItsReason) {
   // An algorithm that does partial tensors only, and nothing else to fall back to.
   const std::string ccl =
       write("ccl.yaml", "defaults:\n  algorithm: intercube\nalgorithms:\n  intercube:\n    module: intercube\n");
   const std::string arguments = "-b 1K -e 1K --ccl " + ccl;
-  EXPECT_EQ(tiny(arguments + " --json " + file("a.json") + " 2>/dev/null").code, 1);
+  EXPECT_EQ(tiny(arguments + " --json " + file("a.json") + " 2>/dev/null").code, 2);
   EXPECT_THAT(messages(arguments), AllOf(StartsWith("ahbm-vp: rank "), HasSubstr("sharded over cubes")));
   EXPECT_THAT(nlohmann::json::parse(read(file("a.json")))["error"].get<std::string>(), HasSubstr("sharded over cubes"));
   EXPECT_EQ(tiny(arguments + " --layout partial").code, 0);

@@ -149,14 +149,25 @@ TEST(CollectiveCommand, TimesDoNotDependOnWhetherDataMoves) {
   }
 }
 
-TEST(CollectiveCommand, ANamedAlgorithmThatDoesNotFitIsRefused) {
-  for (const char* name : {"reduce_scatter", "all_gather"}) {
-    const auto r =
-        run(std::string(name) + " -c tiny --set system.sips.count=9 -b 9K -e 9K --algorithm " + name + "_direct 2>&1");
-    EXPECT_EQ(r.code, 1) << name;
-    EXPECT_THAT(r.text, HasSubstr(std::string(name) + "_direct cannot run here"));
-    EXPECT_THAT(r.text, HasSubstr(std::string("algorithms that fit: ") + name));
+TEST(CollectiveCommand, ANamedAlgorithmThatDoesNotFitIsBadInput) {
+  const std::pair<const char*, const char*> calls[] = {
+      {"reduce_scatter", "reduce_scatter_direct"}, {"all_gather", "all_gather_direct"}, {"all_reduce", "direct"}};
+  for (const auto& [name, algorithm] : calls) {
+    const std::string line =
+        std::string(name) + " -c tiny --set system.sips.count=9 -b 9K -e 9K --algorithm " + algorithm;
+    for (const char* more : {" 2>&1", " --blocking 0 2>&1", " --topology-sweep 2>&1"}) {
+      const auto r = run(line + more);
+      EXPECT_EQ(r.code, 2) << line << more;
+      EXPECT_THAT(r.text, HasSubstr(std::string(algorithm) + " cannot run here"));
+      EXPECT_THAT(r.text, HasSubstr("algorithms that fit: "));
+    }
   }
+  const auto r =
+      run("all_gather -c tiny --set system.sips.count=9 -b 9K -e 9K --algorithm all_gather_direct --quiet "
+          "--json /dev/stdout 2>/dev/null");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_THAT(nlohmann::json::parse(r.text)["error"].get<std::string>(),
+              HasSubstr("all_gather_direct cannot run here"));
 }
 
 TEST(CollectiveCommand, ALostCreditNamesTheFaultThatLostIt) {

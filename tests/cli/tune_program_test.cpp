@@ -79,6 +79,51 @@ TEST(Tune, TimesAreThoseOfARunByThatAlgorithm) {
   fs::remove_all(dir);
 }
 
+// With a link of a fully connected fabric gone, what it carried shares two others.
+TEST(Tune, AutoKnowsDetoursAroundAnAbsentLink) {
+  for (const char* sips : {"4", "8"}) {
+    for (const char* collective : {"all_reduce", "reduce_scatter", "all_gather"}) {
+      SCOPED_TRACE(std::string(collective) + " on " + sips);
+      const auto r = test::run_program(std::string("tune -c peer_64B_50ns --set system.sips.topology=fully_connected "
+                                                   "--set 'sip_link.overrides=[{from: 0, to: 1, absent: true}]' -b 1K "
+                                                   "-e 4M -f 8 --quiet --json /dev/stdout --set system.sips.count=") +
+                                       sips + " --collective " + collective);
+      ASSERT_EQ(r.code, 0) << r.text;
+      for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+        EXPECT_EQ(row["chosen"], row["best"]) << row;
+        for (const auto& e : row["algorithms"]) {
+          if (!testing::Matches(testing::EndsWith("direct"))(e["algorithm"].get<std::string>())) continue;
+          const double simulated = e["time_us"], expected = e["closed_form_us"];
+          EXPECT_NEAR(expected / simulated, 1, 0.05) << row["size_bytes"] << " " << e;
+        }
+      }
+    }
+  }
+}
+
+// The choice is right, or as good as that, and its closed form within 7 % where nothing else takes time.
+TEST(Tune, AutoIsRightAndItsFormsAreToo) {
+  const std::string peer = "-c peer_64B_50ns --set system.sips.count=16 --set system.sips.topology=";
+  for (const std::string& machine : {peer + "torus_2d", peer + "mesh_2d", peer + "ring_1d", peer + "fully_connected",
+                                     std::string("-c torus4x4"), std::string("-c mesh4x4")}) {
+    for (const char* collective : {"all_reduce", "reduce"}) {
+      SCOPED_TRACE(std::string(collective) + " " + machine);
+      const auto r =
+          test::run_program("tune " + machine + " --collective " + collective +
+                            " -b 1K -e 256K -f 4 --set simulation.functional=false --quiet --json /dev/stdout");
+      ASSERT_EQ(r.code, 0) << r.text;
+      for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+        EXPECT_GT(row["margin"].get<double>(), -0.03) << row;
+        if (machine.find("peer") == std::string::npos) continue;
+        for (const auto& e : row["algorithms"]) {
+          if (e["algorithm"] != row["chosen"]) continue;
+          EXPECT_NEAR(e["closed_form_us"].get<double>() / e["time_us"].get<double>(), 1, 0.07) << row;
+        }
+      }
+    }
+  }
+}
+
 TEST(Tune, OtherCollectivesAndMistakes) {
   for (const char* collective : {"all_gather", "broadcast", "all_to_all", "gather", "sendrecv"}) {
     const auto r = test::run_program(std::string("tune -c tiny -b 4K -e 4K --collective ") + collective);

@@ -66,11 +66,67 @@ int32_t brings(uint32_t r, uint64_t i) {
   return static_cast<int32_t>(r * 1000003u + i * 7919u + 17u);
 }
 
+/// Views of shape (rows, columns): a base, and the way from it to the view.
+struct ViewKind {
+  const char* name;
+  Shape (*base)(uint64_t rows, uint64_t cols);
+  Tensor (*view)(const Tensor& base, uint64_t rows, uint64_t cols);
+};
+const ViewKind kViews[] = {
+    {"rows_of_it",
+     [](uint64_t r, uint64_t c) {
+       return Shape{r + 3, c};
+     },
+     [](const Tensor& t, uint64_t r, uint64_t) { return t.narrow(0, 1, r); }},
+    {"columns_of_it",
+     [](uint64_t r, uint64_t c) {
+       return Shape{r, c + 2};
+     },
+     [](const Tensor& t, uint64_t, uint64_t c) { return t.narrow(1, 1, c); }},
+    {"one_of_the_middle",
+     [](uint64_t r, uint64_t c) {
+       return Shape{r, 3, c};
+     },
+     [](const Tensor& t, uint64_t, uint64_t) { return t.select(1, -2); }},
+    {"every_second_row",
+     [](uint64_t r, uint64_t c) {
+       return Shape{2 * r + 1, c + 1};
+     },
+     [](const Tensor& t, uint64_t r, uint64_t c) {
+       return t.slice(0, 1, static_cast<int64_t>(2 * r + 1), 2).narrow(1, 0, c);
+     }},
+    {"every_second_column",
+     [](uint64_t r, uint64_t c) {
+       return Shape{r, 2 * c};
+     },
+     [](const Tensor& t, uint64_t, uint64_t c) { return t.slice(-1, 0, static_cast<int64_t>(2 * c), 2); }},
+    {"transposed",
+     [](uint64_t r, uint64_t c) {
+       return Shape{c, r};
+     },
+     [](const Tensor& t, uint64_t, uint64_t) { return t.transpose(0, 1); }},
+    {"permuted",
+     [](uint64_t r, uint64_t c) {
+       return Shape{c, 2, r};
+     },
+     [](const Tensor& t, uint64_t, uint64_t) {
+       return t.permute({2, 0, 1}).select(2, 1);
+     }},
+};
+
 /// Runs one collective as rank `rank` (global) of a group and checks everything that this rank then holds.
 class Runner {
  public:
-  Runner(Context& ctx, ProcessGroup group, std::vector<uint32_t> ranks, DPPolicy in, DPPolicy out)
-      : m_ctx(ctx), m_group(std::move(group)), m_ranks(std::move(ranks)), m_in(in), m_out(out) {}
+  /// Tensors are views of these kinds; null: of their own.
+  Runner(Context& ctx, ProcessGroup group, std::vector<uint32_t> ranks, DPPolicy in, DPPolicy out,
+         const ViewKind* in_view = nullptr, const ViewKind* out_view = nullptr)
+      : m_ctx(ctx),
+        m_group(std::move(group)),
+        m_ranks(std::move(ranks)),
+        m_in(in),
+        m_out(out),
+        m_in_view(in_view),
+        m_out_view(out_view) {}
 
   void run(Kind kind, uint32_t rank, uint64_t k) const {
     SCOPED_TRACE(testing::Message() << kNames[kind] << " rank " << rank << " of " << m_ranks.size() << " k " << k
@@ -200,10 +256,18 @@ class Runner {
   Tensor tensor(const Shape& shape, uint32_t seed, const DPPolicy& p) const {
     Ints v(layout::element_count(shape));
     for (uint64_t i = 0; i < v.size(); ++i) v[i] = brings(seed, i);
-    return m_ctx.from_host(shape, DType::Int32, v, p);
+    return make(shape, v, p, m_in_view);
   }
   Tensor empty(const Shape& shape) const {
-    return m_ctx.from_host(shape, DType::Int32, Ints(layout::element_count(shape), -1), m_out);
+    return make(shape, Ints(layout::element_count(shape), -1), m_out, m_out_view);
+  }
+  Tensor make(const Shape& shape, const Ints& values, const DPPolicy& p, const ViewKind* kind) const {
+    if (kind == nullptr) return m_ctx.from_host(shape, DType::Int32, values, p);
+    const Shape base = kind->base(shape[0], shape[1]);
+    const Tensor t = m_ctx.from_host(base, DType::Int32, Ints(layout::element_count(base), kUntouched), p);
+    const Tensor view = kind->view(t, shape[0], shape[1]);
+    view.upload(values);
+    return view;
   }
   int32_t sum(uint64_t i) const {
     uint32_t s = 0;
@@ -219,6 +283,7 @@ class Runner {
       for (uint64_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], want(i)) << "element " << i << where;
     };
     check(t.to_host<int32_t>(), "");
+    if (t.is_view()) expect_rest_untouched(t);
     if (!l.replicated_over_cubes() || t.elements() == 0) return;
     for (uint32_t c = 0; c < l.cubes(); ++c) {
       for (uint32_t p = 0; p < (l.replicated_over_pes() ? l.pes() : 1u); ++p) {
@@ -227,10 +292,22 @@ class Runner {
     }
   }
 
+  static void expect_rest_untouched(const Tensor& view) {
+    const Tensor base(view.handle()->layout().shape(), view.dtype(), view.policy(), view.handle());
+    Ints rest = base.to_host<int32_t>();
+    const auto shown = [&](uint64_t, uint64_t at, uint64_t n) {
+      for (uint64_t i = 0; i < n; ++i) rest[at + i] = kUntouched;
+    };
+    view.strided_view()->for_each_run(shown);
+    ASSERT_THAT(rest, Each(kUntouched));
+  }
+
+  static constexpr int32_t kUntouched = -77;
   Context& m_ctx;
   ProcessGroup m_group;
   std::vector<uint32_t> m_ranks;
   DPPolicy m_in, m_out;
+  const ViewKind *m_in_view, *m_out_view;
 };
 
 std::vector<uint32_t> all_ranks(uint32_t n) {
@@ -291,6 +368,44 @@ INSTANTIATE_TEST_SUITE_P(Worlds, CollectiveMatrix,
                          [](const testing::TestParamInfo<Param>& p) {
                            return "world" + std::to_string(std::get<0>(p.param)) + "_" +
                                   kPolicies[std::get<1>(p.param)].name;
+                         });
+
+using ViewParam = std::tuple<uint32_t, size_t, size_t>;
+class CollectivesOnViews : public SimTest, public testing::WithParamInterface<ViewParam> {};
+
+// Collectives 14: the views' elements are what the collective gives, and nothing else of the tensors changes.
+TEST_P(CollectivesOnViews, EqualPlainLoopsAndTouchNothingElse) {
+  const auto [world, index, kind] = GetParam();
+  Machine m(tiny(world));
+  run([&, world = world, index = index, kind = kind] {
+    auto& d = m.ctx.distributed;
+    d.init_process_group();
+    const Pair& p = kPolicies[index];
+    const ViewKind *in = &kViews[kind], *out = &kViews[(kind + 3) % std::size(kViews)];
+    const Runner both(m.ctx, {}, all_ranks(world), p.in, p.out, in, out);
+    const Runner given(m.ctx, {}, all_ranks(world), p.in, p.out, in, nullptr);
+    const Runner taken(m.ctx, {}, all_ranks(world), p.in, p.out, nullptr, out);
+    m.ctx.spawn(
+        [&](uint32_t rank) {
+          for (const uint64_t k : {0, 2, 13}) {
+            for (int c = 0; c < kBarrier; ++c) {
+              both.run(static_cast<Kind>(c), rank, k);
+              // An all_reduce takes ranks whose tensors lie otherwise.
+              (rank == 0 ? given : taken).run(static_cast<Kind>(c), rank, k);
+            }
+          }
+        },
+        world);
+    d.destroy_process_group();
+    expect_nothing_left(m);
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Worlds, CollectivesOnViews,
+                         testing::Combine(testing::Values(1u, 2u, 3u), testing::Range<size_t>(0, std::size(kPolicies)),
+                                          testing::Range<size_t>(0, std::size(kViews))),
+                         [](const testing::TestParamInfo<ViewParam>& p) {
+                           return "world" + std::to_string(std::get<0>(p.param)) + "_" +
+                                  kPolicies[std::get<1>(p.param)].name + "_" + kViews[std::get<2>(p.param)].name;
                          });
 
 class CollectivesTest : public GroupTest {

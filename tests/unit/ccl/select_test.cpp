@@ -81,9 +81,38 @@ TEST(ClosedForms, SlabsAndMessages) {
   for (const char* name : {"ring", "ring_bidirectional"}) {
     EXPECT_NEAR(with_messages(name, ring, 64 * kMiB) / nanoseconds(name, ring, 64 * kMiB), 1, 0.001) << name;
   }
-  EXPECT_NEAR(with_messages("torus_2d", torus, 64 * kMiB), 63.0 / 64 * 64 * kS / 2, 300) << "latencies are hidden";
+  EXPECT_NEAR(with_messages("torus_2d", torus, 64 * kMiB), 63.0 / 64 * 64 * kS / 2, 350) << "latencies are hidden";
+  // An even ring both ways: the second of a block's halves waits for the first on one of the ways, once.
+  EXPECT_NEAR(with_messages("all_gather_ring_bidirectional", ring, 65536), 4 * (50 + 64) + 3 * 14 + 50, 1);
+  // Whoever passes on what it receives needs a whole message of it first.
+  EXPECT_NEAR(with_messages("broadcast_ring", ring, 8192), 7 * (50 + 64), 0.5);
+  EXPECT_NEAR(with_messages("broadcast_ring", ring, kMiB), 7 * (50 + message) + kS / 2 - message, 0.5);
+  EXPECT_NEAR(with_messages("reduce_tree", ring, 8192), 4 * (50 + 128), 0.5);
+  const Group full = grid(SipTopology::FullyConnected, 16, 1), hub = grid(SipTopology::Switch, 8, 1);
+  EXPECT_NEAR(with_messages("double_binary_tree", full, 4096), 2 * 4 * (50 + 32), 0.5);
+  EXPECT_NEAR(with_messages("broadcast_tree", hub, 1024), 3 * (50 + 16), 0.5) << "up and down are one hop";
+  // Routed messages share a link, but not at the same time while they are shorter than a hop: 7 hops in 4 exchanges.
+  const Group square = grid(SipTopology::Torus2d, 4, 4);
+  EXPECT_NEAR(with_messages("recursive_doubling", square, 1024), 4 * (50 + 16) + 3 * 50, 0.5);
+  EXPECT_NEAR(with_messages("recursive_doubling", square, 8192), 4 * (50 + 128) + 3 * 128, 0.5);
   // The sums and the results of the second dimension share the time on a line's links: 7/8 and not 15/16.
   EXPECT_NEAR(with_messages("mesh_2d", mesh, 64 * kMiB), 7.0 / 8 * 64 * kS, 1000);
+}
+
+// Lanes share the links, and each goes on for itself: what one waits for is its own message.
+TEST(ClosedForms, LanesFollowOneAnother) {
+  const Group ring = make_group(8, 4, 4, 16);
+  CostQuery q;
+  q.ranks = 8;
+  q.bytes = 64 * 1024;
+  q.latency = 500e-9;
+  q.bandwidth = 64e9;
+  q.group = &ring;
+  q.message_bytes = 4064;
+  q.slots = 8;
+  q.lanes = 16;
+  const double step = 500 + 8192 / 16 / 64.0;  // ns; the other lanes' parts are on the link meanwhile
+  EXPECT_NEAR(builtin().find("ring")->time(q) * 1e9, 14 * step + 8192 / 64.0 - 8192 / 16 / 64.0, 0.5);
 }
 
 SystemConfig machine(const Group& g) {
@@ -118,8 +147,8 @@ TEST(Select, FastestForTopologyAndSize) {
   EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::Switch, 3, 1), 4 * kMiB), "ring_bidirectional");
   EXPECT_EQ(chosen(Collective::ReduceScatter, grid(SipTopology::Switch, 3, 1), kMiB),
             "reduce_scatter_ring_bidirectional");
-  // More peers than a PE has queue pairs.
-  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::FullyConnected, 100, 1), 64), "recursive_doubling");
+  // More peers than a PE has queue pairs; and a tree passes sums on without storing and reading them.
+  EXPECT_EQ(chosen(Collective::AllReduce, grid(SipTopology::FullyConnected, 100, 1), 64), "double_binary_tree");
   EXPECT_EQ(chosen(Collective::Broadcast, make_group(8), 64 * kMiB), "broadcast_ring");
   EXPECT_EQ(chosen(Collective::Broadcast, make_group(8), 64), "broadcast_tree");
   EXPECT_EQ(chosen(Collective::ReduceScatter, grid(SipTopology::Mesh2d, 3, 3), kMiB), "reduce_scatter_line");
@@ -171,6 +200,55 @@ TEST(Select, SaysWhatAndWhy) {
   EXPECT_THAT(why, HasSubstr("algorithms that fit: "));
   EXPECT_THAT(why, HasSubstr("mesh_2d, mesh_2d_1, recursive_doubling"));
   EXPECT_EQ(refusal_of(builtin(), *builtin().find("mesh_2d"), mesh, lane_shape(1), machine(mesh)), "");
+}
+
+SystemConfig without_link(SystemConfig c, uint32_t from, uint32_t to) {
+  LinkOverride o;
+  o.from = SipId{from};
+  o.to = SipId{to};
+  o.absent = true;
+  c.link_overrides.push_back(o);
+  return c;
+}
+
+// What was sent over an absent link goes over two others: it shares them, and comes later.
+TEST(Select, AbsentLinksMakeDetours) {
+  const Group joined = grid(SipTopology::FullyConnected, 8, 1), ring = make_group(8);
+  const auto seconds = [](const char* name, const SystemConfig& c, const Group& g, double bytes) {
+    return closed_form(*builtin().find(name), c, g, lane_shape(1024), bytes);
+  };
+  const SystemConfig whole = machine(joined), less = without_link(whole, 0, 1);
+  const double hop = 50e-9;
+  for (const double bytes : {8 * 1024.0, 16 * kMiB}) {
+    const auto added = [&](const char* name, double passes, double load) {
+      CostQuery q = platform_figures(whole, joined, lane_shape(1024), bytes);
+      EXPECT_NEAR(seconds(name, whole, joined, bytes), builtin().find(name)->time(q), 1e-15) << name;
+      q.bandwidth /= load;
+      EXPECT_NEAR(seconds(name, less, joined, bytes), builtin().find(name)->time(q) + passes * hop, 1e-15) << name;
+    };
+    added("direct", 2, 2);
+    added("reduce_scatter_direct", 1, 2);
+    added("all_gather_direct", 1, 2);
+    added("ring_bidirectional", 2, 2);
+    added("ring", 2, 1);  // 0 to 2 to 1: no other message of the ring goes that way
+    added("all_gather_ring", 1, 1);
+    added("halving_doubling", 2, 1);  // one peer at a time
+    added("recursive_doubling", 1, 1);
+    added("all_to_all_direct", 1, 2);
+  }
+  // The other way round a ring of 8 is 6 hops longer, against the direction of a ring algorithm.
+  const SystemConfig broken = without_link(machine(ring), 3, 4);
+  EXPECT_NEAR(seconds("ring", broken, ring, kMiB) - seconds("ring", machine(ring), ring, kMiB), 12 * hop, 1e-12);
+  // A missing link that the group's messages do not need is none.
+  const Group half = [&] {
+    Group g = joined;
+    g.sips = {SipId{2}, SipId{3}, SipId{4}, SipId{5}};
+    return g;
+  }();
+  EXPECT_EQ(seconds("direct", less, half, kMiB), seconds("direct", whole, half, kMiB));
+  // Without two ways out of rank 0, blocks to three ranks share one link.
+  const SystemConfig fewer = without_link(without_link(less, 0, 2), 0, 3);
+  EXPECT_GT(seconds("direct", fewer, joined, 64 * kMiB), 1.9 * seconds("direct", less, joined, 64 * kMiB));
 }
 
 TEST(Select, FiguresOfThePlatform) {
