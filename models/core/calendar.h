@@ -51,8 +51,12 @@ class Calendar {
   /// When the latest interval ends.
   Ps end() const { return m_last.end; }
 
-  /// Busy intervals held (diagnosis and the growth bound).
-  size_t size() const { return m_busy.size() + (m_last.end > m_last.begin); }
+  /// Busy intervals held that end after `now` (diagnosis and the growth bound).
+  size_t size(Ps now = 0) const {
+    size_t n = m_last.end > m_last.begin && m_last.end > now;
+    for (uint32_t i = 0; i < m_busy.size(); ++i) n += m_busy[i].end > now;
+    return n;
+  }
   /// More intervals than this are never held: beyond it the earliest two are joined, which gives up the gap between
   /// them.
   static constexpr size_t kMaxIntervals = 4096;
