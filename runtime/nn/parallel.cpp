@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 namespace ahbm::nn {
 
@@ -100,8 +101,7 @@ class Application {
     return table;
   }
 
-  template <typename PlacementOf>
-  void distribute(PlacementOf placement_of) const {
+  void distribute(const std::function<Placement(const std::string&)>& placement_of) const {
     dtensor::DistributeOptions options;
     options.src_data_rank = m_options.src_data_rank;
     for (const auto& [name, value] : m_module.own_parameters()) {
