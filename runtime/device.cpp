@@ -7,6 +7,7 @@
 #include <cstring>
 #include <regex>
 #include <stdexcept>
+#include <utility>
 
 #include "ahbm/registers/pe.h"
 #include "models/core/suggest.h"
@@ -273,7 +274,17 @@ const tl::KernelRegistry::Entry& Device::checked_kernel(const LaunchRequest& req
   return *kernel;
 }
 
-std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests) {
+/// Megabytes of argument blocks take longer than the stall limit, and something does move meanwhile.
+void Device::wait_for_writes(Ps sent) {
+  const Ps slice = config().simulation.stall_limit / 2 + 1;
+  while (models::now_ps() < sent) {
+    wait_until(std::min(sent, models::now_ps() + slice));
+    note_activity();
+  }
+}
+
+std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests,
+                                       const std::function<void(const std::vector<Launch>&)>& ready) {
   check_thread("launch");
   std::vector<const tl::KernelRegistry::Entry*> kernels;
   size_t pes = 0;
@@ -298,7 +309,7 @@ std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests) {
           device.m_free_tags.push_back(part.tag);
           if (part.arg_address != 0) device.free(part.arg_address);
           part.done = true;
-          --launch->m_pending;
+          if (--launch->m_pending == 0) launch->let_go();
         }
       }
     }
@@ -316,6 +327,7 @@ std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests) {
     state->m_kernel = request.kernel;
     state->m_group = request.group;
     state->m_seq = request.seq;
+    state->m_launcher = current_process();
     state->m_kernel_id = kernels[k]->id;
     state->m_faults_before = m_system.faults().fired().size();
     state->m_keep_alive = std::move(request.keep_alive);
@@ -361,7 +373,8 @@ std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests) {
       sent = std::max(sent, t.sent);
     }
   }
-  wait_until(sent);
+  wait_for_writes(sent);
+  if (ready) ready(unsent.launches);
 
   const Ps first_sent = models::now_ps();
   size_t next = 0;
@@ -384,7 +397,7 @@ std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests) {
       }
     }
   }
-  wait_until(sent);
+  wait_for_writes(sent);
   return unsent.launches;
 }
 
@@ -448,7 +461,7 @@ void Device::complete(const Launch& launch, size_t index, Ps arrived) {
     }
   }
   launch->m_last_arrived = std::max(launch->m_last_arrived, arrived);
-  if (--launch->m_pending == 0) launch->m_keep_alive.clear();
+  if (--launch->m_pending == 0) launch->let_go();
   launch->m_changed.notify(sc_core::SC_ZERO_TIME);
 }
 
@@ -489,13 +502,29 @@ void Device::give_up(const Launch& launch) {
     const auto t = m_system.host_bridge.write(pe_sfr_address(pe, pe_regs::offset::CTRL), &reset, 1);
     done = std::max(done, t.done);  // a PE that refuses is held in reset already
   }
-  wait_until(done);
+  wait_until(done + 1);  // a reset takes effect when it has arrived, at that instant but maybe after this thread
   for (size_t i = 0; i < launch->m_parts.size(); ++i) {
     LaunchState::PePart& part = launch->m_parts[i];
     if (part.done) continue;
     part.refused.clear();
     part.status = static_cast<uint16_t>(launch::Status::Aborted);
     complete(launch, i, models::now_ps());
+  }
+}
+
+void Device::give_up_orphans() {
+  check_thread("give_up_orphans");
+  std::vector<Launch> orphans;
+  for (const auto& [tag, use] : m_tags) {
+    if (use.launch->m_group == 0 && use.launch->m_launcher.terminated()) orphans.push_back(use.launch);
+  }
+  const sc_core::sc_time limit = models::to_sc_time(config().simulation.stall_limit);
+  for (const Launch& launch : orphans) {
+    for (size_t pending = 0; !launch->completed() && launch->m_pending != pending;) {
+      pending = launch->m_pending;
+      sc_core::wait(limit, launch->m_changed);
+    }
+    if (!launch->completed()) give_up(launch);
   }
 }
 

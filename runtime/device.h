@@ -76,7 +76,13 @@ class LaunchState {
   uint32_t m_kernel_id = 0;
   size_t m_faults_before = 0;  ///< injected faults that had struck before it
   std::vector<PePart> m_parts;
+  /// Nobody needs what was kept for the machine any more.
+  void let_go() {
+    m_keep_alive.clear();
+    m_launcher = {};
+  }
   std::vector<std::shared_ptr<const void>> m_keep_alive;
+  sc_core::sc_process_handle m_launcher;
   size_t m_pending = 0;
   size_t m_first_error = kNone;
   bool m_aborted = false;
@@ -130,7 +136,10 @@ class Device {
   /// \throws std::invalid_argument for an unknown kernel
   Launch launch(LaunchRequest request);
   /// Several at once: all argument blocks, then all descriptors, those of one PE in the order of the requests.
-  std::vector<Launch> launch_all(std::vector<LaunchRequest> requests);
+  /// \param ready is called before the first descriptor is written: what a thread that is ended meanwhile leaves on the
+  /// machine belongs to whoever took note of it then.
+  std::vector<Launch> launch_all(std::vector<LaunchRequest> requests,
+                                 const std::function<void(const std::vector<Launch>&)>& ready = {});
   /// The right to launch collectives on some SIPs, until it dies. Whoever launches on several SIPs holds one, so that
   /// all PEs see the collectives in the same order; otherwise two could wait for each other's kernels.
   class LaunchTurn {
@@ -153,6 +162,8 @@ class Device {
   void abort(const Launch& launch);
   /// Ends a launch whatever its PEs do: aborts it, and resets PEs that do not complete for `simulation.stall_limit`.
   void give_up(const Launch& launch);
+  /// Ends kernels outside of groups that a thread which is over has launched, unless they go on by themselves.
+  void give_up_orphans();
   /// Numbers process groups of the machine, from 1; 0 stands for a plain kernel.
   uint32_t next_group_id() { return ++m_last_group_id; }
   size_t tags_in_use() const { return m_tags.size(); }
@@ -199,6 +210,7 @@ class Device {
   void on_completion(const models::CompletionEvent& event);
   void complete(const Launch& launch, size_t part, Ps arrived);
   uint32_t take_tag(const std::string& kernel);
+  void wait_for_writes(Ps sent);
   const tl::KernelRegistry::Entry& checked_kernel(const LaunchRequest& request) const;
   void throw_failure(const Launch& launch);
   HbmAllocator& allocator_of(Addr address);

@@ -157,11 +157,12 @@ void Tensor::copy_elements(const Tensor& source, const std::vector<SipId>& sips)
     }
   }
   if (rounds.empty()) return;
-  const std::vector<Launch> launches = device.launch_all(std::move(rounds));
-  for (const Launch& launch : launches) {
-    dst.add_pending(launch);
-    src.add_pending(launch);
-  }
+  const std::vector<Launch> launches = device.launch_all(std::move(rounds), [&](const std::vector<Launch>& ready) {
+    for (const Launch& launch : ready) {
+      dst.add_pending(launch);
+      src.add_pending(launch);
+    }
+  });
   for (const Launch& launch : launches) device.wait(launch, "a copy of a strided tensor");
 }
 

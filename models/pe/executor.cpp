@@ -38,12 +38,14 @@ void Executor::enqueue(const launch::Descriptor& descriptor, Ps at) {
   if (m_tap != nullptr) tell(observe::EventKind::Launch, std::max(at, now_ps()), at, 1);
   ++*m_parts.progress;
   if (!m_spawned) {
-    spawn();
+    m_parts.wakes->wake(*this, now_ps());  // spawns
   } else {
     wake(at);
   }
 }
 
+/// By the wake queue, whose process is the parent then. That of whoever launches may end, or be ended with all that it
+/// spawned.
 void Executor::spawn() {
   m_spawned = true;
   sc_core::sc_spawn_options options;
@@ -152,6 +154,7 @@ bool Executor::step(const Blocked& blocked, MoveEngine::Caller caller) {
 /// Carries the moves of a waiting kernel on. The kernel's thread is only woken for what it waits for and for what a
 /// method may not do: that spares most of the context switches, and the host's caches the stacks.
 void Executor::on_wake() {
+  if (!m_spawned) return spawn();
   if (m_blocked == nullptr) return;
   try {
     const bool thread_needed = m_parts.foreign_parts || m_reset || m_abort || m_parts.faults->stops_armed();

@@ -72,6 +72,7 @@ struct Pe::Impl : IpcqHost, SfrHost {
         sfr(*m_sfr),
         ipcq(*m_ipcq),
         services(around) {
+    if (services.wakes == nullptr) m_own_wakes = std::make_unique<WakeQueue>();
     sfr.bus().get_base_port().bind(no_backward());
     ipcq.bus().get_base_port().bind(no_backward());
     inbox.faults = &faults;
@@ -187,7 +188,6 @@ struct Pe::Impl : IpcqHost, SfrHost {
 };
 
 void Pe::Impl::make_executor() {
-  if (services.wakes == nullptr) m_own_wakes = std::make_unique<WakeQueue>();
   m_executor = std::make_unique<Executor>(
       Executor::Parts{&config, services.kernels, services.payloads, &tcm, &dma, &ipcq, &compute, &sfr, location,
                       services.progress, &faults, m_own_wakes ? m_own_wakes.get() : services.wakes,

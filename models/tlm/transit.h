@@ -89,7 +89,7 @@ class alignas(64) Hop {
   /// `pass` for who knows the channel and keeps the times in registers.
   template <Channel kChannel>
   void pass_as(Ps now, Ps& head, Ps& tail, uint64_t payload) {
-    constexpr auto c = static_cast<size_t>(kChannel);
+    const auto c = static_cast<size_t>(kChannel);
     if (m_payload[c] != payload && !keep_length(c, payload)) return pass_rarely(kChannel, now, head, tail, payload);
     if (++m_passes[c] == kManyPasses) settle();
     Calendar::Interval& last = m_last[c];

@@ -388,11 +388,14 @@ void DistributedContext::launch(GroupState& g, Operation& op) {
   if (!plan.nothing()) {
     plan.connect();
     for (const Tensor& t : plan.tensors()) t.handle()->wait_collectives();
+    op.waits_for = "its launches";
     const Device::LaunchTurn turn(device(), plan.sips(), op.name());
     for (size_t stage = 0; stage < plan.stages(); ++stage) {
       std::vector<uint32_t> ranks;
-      const std::vector<Launch> launches = device().launch_all(plan.requests(stage, ranks));
-      for (size_t i = 0; i < launches.size(); ++i) note(g, op, ranks[i], launches[i], plan.tensors(ranks[i]));
+      const std::vector<Launch> launches =
+          device().launch_all(plan.requests(stage, ranks), [&](const std::vector<Launch>& ready) {
+            for (size_t i = 0; i < ready.size(); ++i) note(g, op, ranks[i], ready[i], plan.tensors(ranks[i]));
+          });
       if (stage + 1 == plan.stages()) break;
       for (const Launch& l : launches) device().wait(l, op.name());
       plan.stage_done(stage);
@@ -427,15 +430,16 @@ void DistributedContext::launch_batch(GroupState& g, const BatchedTransfers& bat
     }
     const Device::LaunchTurn turn(device(), {sips.begin(), sips.end()}, planned.front()->name());
     std::vector<uint32_t> ranks;
-    const std::vector<Launch> launches = device().launch_all(CollectivePlan::batch(plans, ranks));
-    for (size_t i = 0; i < launches.size(); ++i) {
-      g.note(launches[i]);
-      for (size_t k = 0; k < plans.size(); ++k) {
-        if (ranks[i] != planned[k]->call.root && ranks[i] != planned[k]->call.peer) continue;
-        planned[k]->launches[ranks[i]].push_back(launches[i]);
-        for (const Tensor& t : plans[k]->tensors(ranks[i])) t.handle()->add_collective(launches[i]);
+    device().launch_all(CollectivePlan::batch(plans, ranks), [&](const std::vector<Launch>& ready) {
+      for (size_t i = 0; i < ready.size(); ++i) {
+        g.note(ready[i]);
+        for (size_t k = 0; k < plans.size(); ++k) {
+          if (ranks[i] != planned[k]->call.root && ranks[i] != planned[k]->call.peer) continue;
+          planned[k]->launches[ranks[i]].push_back(ready[i]);
+          for (const Tensor& t : plans[k]->tensors(ranks[i])) t.handle()->add_collective(ready[i]);
+        }
       }
-    }
+    });
   }
   for (const auto& op : operations) {
     for (Call& call : op->calls) call = Call{};
@@ -467,11 +471,13 @@ void DistributedContext::start_helper(const GroupPtr& g, const WorkPtr& work) {
         struct Leave {
           Device& device;
           const sc_core::sc_process_handle& self;
+          const WorkPtr& work;
           ~Leave() {
+            work->helper = {};  // this process holds `work`: they would keep each other, and the tensors, for ever
             device.label(self, {});
             device.supervise(self, false);
           }
-        } leave{dev, self};
+        } leave{dev, self, work};
         try {
           run(g, work);
         } catch (const sc_core::sc_unwind_exception&) {
@@ -481,7 +487,6 @@ void DistributedContext::start_helper(const GroupPtr& g, const WorkPtr& work) {
         }
         work->done = true;
         work->changed.notify(sc_core::SC_ZERO_TIME);
-        work->helper = {};  // this process holds `work`: they would keep each other, and the tensors, for ever
       },
       sc_core::sc_gen_unique_name("async_collective"));
   m_outstanding.push_back(work);

@@ -333,6 +333,7 @@ void DistributedContext::teardown() {
   } done{*this};
   while (!m_subgroups.empty()) release(GroupPtr(m_subgroups.begin()->second));
   release(GroupPtr(m_group));
+  device().give_up_orphans();
   m_group.reset();
   m_outstanding.clear();
 }

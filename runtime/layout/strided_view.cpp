@@ -94,7 +94,7 @@ StridedView StridedView::slice(int64_t dim, int64_t start, int64_t end, int64_t 
   const auto clamped = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + extent : at, 0, extent); };
   const int64_t from = clamped(start), to = std::max(from, clamped(end));
   StridedView out = *this;
-  out.m_shape[d] = static_cast<uint64_t>((to - from + step - 1) / step);
+  out.m_shape[d] = to > from ? static_cast<uint64_t>((to - from - 1) / step) + 1 : 0;
   out.m_offset += static_cast<uint64_t>(from) * m_strides[d];
   out.m_strides[d] *= static_cast<uint64_t>(step);
   return out;

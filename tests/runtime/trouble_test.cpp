@@ -300,6 +300,123 @@ TEST_F(TroubleTest, ACorruptionInATimingOnlyRunIsReportedToo) {
   });
 }
 
+// The leader is ended while it waits for room in a launch queue: what it has launched until then belongs to the group.
+TEST_F(TroubleTest, ALeaderEndedAmongItsLaunchesLeavesNothing) {
+  SystemConfig c = tiny(4);
+  c.simulation.stall_limit = us(50);
+  c.pe.launch_queue_depth = 2;
+  Machine m(c);
+  constexpr uint64_t kRows = 20000;  // unpacking the view takes more launches per PE than its queue holds
+  run([&] {
+    auto& d = m.ctx.distributed;
+    const auto gather = [&] {
+      m.ctx.spawn(
+          [&](uint32_t rank) {
+            const Tensor t =
+                m.ctx.from_host({kRows, 2}, DType::Int32, std::vector<int32_t>(2 * kRows, static_cast<int>(rank)));
+            const Tensor out = m.ctx.zeros({4 * kRows, 2}, DType::Int32, policy(CubePolicy::Replicate));
+            d.all_gather_into_tensor(out.select(1, 0), t.select(1, 0), {}, true).wait();
+            EXPECT_EQ(out.to_host<int32_t>(SipId{rank}).at(6 * kRows), 3);
+          },
+          4);
+    };
+    d.init_process_group();
+    Fault drop;
+    drop.kind = FaultKind::DropMessage;
+    drop.message = 1;
+    drop.pe = pe0(0);
+    m.system.inject(drop);
+    EXPECT_THAT(message_of<std::runtime_error>(gather), HasSubstr("drop_message"));
+    d.destroy_process_group();
+    EXPECT_EQ(m.device.tags_in_use(), 0u);
+    for (uint32_t s = 0; s < 4; ++s) {
+      for (uint32_t cube = 0; cube < 4; ++cube) {
+        EXPECT_EQ(m.device.allocator(SipId{s}, CubeId{cube}).used(), 0u);
+        EXPECT_FALSE(m.system.pe(pe0(s, cube)).executor().running());
+      }
+    }
+    d.init_process_group();
+    gather();
+  });
+}
+
+TEST_F(TroubleTest, AFailedAsynchronousCollectiveGivesItsMemoryBack) {
+  Machine m(config());
+  run([&] {
+    auto& d = m.ctx.distributed;
+    for (int round = 0; round < 3; ++round) {
+      d.init_process_group();
+      EXPECT_THAT(message_of<std::runtime_error>([&] {
+                    m.ctx.spawn(
+                        [&](uint32_t rank) {
+                          const Tensor t = m.ctx.ones({kCount});
+                          if (rank == 1) throw std::runtime_error("rank 1 leaves");
+                          d.all_reduce(t, ReduceOp::Sum, true).wait();
+                        },
+                        kSips);
+                  }),
+                  HasSubstr("rank 1 leaves"));
+      d.destroy_process_group();
+      sc_core::wait(1, sc_core::SC_US);
+      for (uint32_t cube = 0; cube < 4; ++cube) {
+        EXPECT_EQ(m.device.allocator(SipId{0}, CubeId{cube}).used(), 0u) << round;
+      }
+    }
+  });
+}
+
+// A view of a tensor is copied by launches that belong to no group.
+TEST_F(TroubleTest, ACopyThatItsPeNeverEndsIsGivenUpWithTheGroup) {
+  Machine m(config());
+  run([&] {
+    auto& d = m.ctx.distributed;
+    d.init_process_group();
+    Fault stop;
+    stop.kind = FaultKind::StopPe;
+    stop.pe = pe0(1);
+    m.system.inject(stop);
+    EXPECT_THAT(message_of<std::runtime_error>([&] {
+                  m.ctx.spawn([&](uint32_t) { m.ctx.zeros({64, 64}).transpose(0, 1).contiguous(); }, kSips);
+                }),
+                HasSubstr("stop_pe"));
+    expect_works(m);
+  });
+}
+
+// Kernels run on threads of the machine, not on children of the thread that launched first.
+TEST_F(TroubleTest, ThePesOutliveTheThreadThatUsedThemFirst) {
+  Machine m(config());
+  run([&] {
+    const auto fill = [&] {
+      const Tensor t = m.ctx.ones({64});
+      m.ctx.wait(m.ctx.launch("fill", {t, elements_of(t), 2.0, DType::Float32}));
+      return t.to_host<float>().front();
+    };
+    bool filled = false;
+    sc_core::sc_process_handle first = sc_core::sc_spawn([&] {
+      EXPECT_EQ(fill(), 2.f);
+      filled = true;
+      sc_core::wait(1, sc_core::SC_SEC);
+    });
+    while (!filled) sc_core::wait(1, sc_core::SC_US);
+    first.kill(sc_core::SC_INCLUDE_DESCENDANTS);
+    sc_core::wait(1, sc_core::SC_US);
+    EXPECT_EQ(fill(), 2.f);
+  });
+}
+
+TEST_F(TroubleTest, MegabytesOfArgumentsAreNoStall) {
+  SystemConfig c = tiny(2);
+  c.simulation.stall_limit = us(20);
+  Machine m(c);
+  run([&] {
+    const Tensor t = m.ctx.zeros({20000, 2}, DType::Int32, policy(CubePolicy::Replicate));
+    const Tensor column = t.select(1, 1);
+    column.copy_(m.ctx.full({20000}, 7, DType::Int32, policy(CubePolicy::Replicate)));
+    EXPECT_EQ(t.to_host<int32_t>().at(39999), 7);
+  });
+}
+
 TEST_F(TroubleTest, AForgedCompletionIsNotBelieved) {
   Machine m(config());
   run([&] {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
 #include <stdexcept>
 
 namespace ahbm::layout {
@@ -88,6 +89,13 @@ std::string refusal(F f) {
     return e.what();
   }
   return "nothing was thrown";
+}
+
+TEST(StridedView, AStepBeyondTheEndTakesTheFirst) {
+  const StridedView all({5, 3});
+  EXPECT_EQ(all.slice(0, 0, 5, std::numeric_limits<int64_t>::max()).shape(), (Shape{1, 3}));
+  EXPECT_EQ(all.slice(0, 5, 5, 2).shape(), (Shape{0, 3}));
+  EXPECT_EQ(all.slice(0, 4, 1).shape(), (Shape{0, 3}));
 }
 
 TEST(StridedView, RefusesByName) {
