@@ -485,16 +485,21 @@ uint32_t Device::epoch_of(const PeLocation& pe) const {
   return static_cast<uint32_t>(pe_regs::STATUS_EPOCH.of(status));
 }
 
+/// Waits for a launch as long as one PE after the other completes. False: none did for the stall limit.
+bool Device::ends_by_itself(const Launch& launch) const {
+  const sc_core::sc_time limit = models::to_sc_time(config().simulation.stall_limit);
+  while (!launch->completed()) {
+    const size_t pending = launch->m_pending;
+    sc_core::wait(limit, launch->m_changed);
+    if (launch->m_pending == pending) return false;
+  }
+  return true;
+}
+
 void Device::give_up(const Launch& launch) {
   check_thread("give_up");
   abort(launch);
-  const sc_core::sc_time limit = models::to_sc_time(config().simulation.stall_limit);
-  for (;;) {
-    if (launch->completed()) return;
-    const size_t pending = launch->m_pending;
-    sc_core::wait(limit, launch->m_changed);
-    if (launch->m_pending == pending) break;
-  }
+  if (ends_by_itself(launch)) return;
   // These PEs do not answer any more. A reset empties them, so that no completion can come after this.
   const auto reset = static_cast<uint8_t>(pe_regs::CTRL_RESET.place(1));
   Ps done = models::now_ps();
@@ -518,13 +523,8 @@ void Device::give_up_orphans() {
   for (const auto& [tag, use] : m_tags) {
     if (use.launch->m_group == 0 && use.launch->m_launcher.terminated()) orphans.push_back(use.launch);
   }
-  const sc_core::sc_time limit = models::to_sc_time(config().simulation.stall_limit);
   for (const Launch& launch : orphans) {
-    for (size_t pending = 0; !launch->completed() && launch->m_pending != pending;) {
-      pending = launch->m_pending;
-      sc_core::wait(limit, launch->m_changed);
-    }
-    if (!launch->completed()) give_up(launch);
+    if (!ends_by_itself(launch)) give_up(launch);
   }
 }
 

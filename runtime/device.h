@@ -211,6 +211,7 @@ class Device {
   void complete(const Launch& launch, size_t part, Ps arrived);
   uint32_t take_tag(const std::string& kernel);
   void wait_for_writes(Ps sent);
+  bool ends_by_itself(const Launch& launch) const;
   const tl::KernelRegistry::Entry& checked_kernel(const LaunchRequest& request) const;
   void throw_failure(const Launch& launch);
   HbmAllocator& allocator_of(Addr address);

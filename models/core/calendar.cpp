@@ -56,11 +56,11 @@ Calendar::Slot Calendar::reserve_among(Interval& last, Intervals& busy, Ps now, 
   }
   Slot slot{t, t};
   Ps left = duration;
-  const auto cross = [&](const Interval& met_next) {
-    if (left == 0 || t + left < met_next.begin) return false;
-    left -= met_next.begin - t;
-    slot.end = met_next.begin;  // where the transfer ends if nothing is left of it
-    t = met_next.end;
+  const auto cross = [&](const Interval& interval) {
+    if (left == 0 || t + left < interval.begin) return false;
+    left -= interval.begin - t;
+    slot.end = interval.begin;  // where the transfer ends if nothing is left of it
+    t = interval.end;
     return true;
   };
   while (next != busy.size() && cross(busy[next])) ++next;
