@@ -83,11 +83,23 @@ void pass_hops(HopList hops, Ps now, Transit& t) {
   t.head = head;
   t.tail = tail;
 }
+/// The same for a message and the doorbell of its fused NOTIFY. The channels of a hop share nothing but its figures, so
+/// the host can reserve both at the same time.
+inline void pass_hops_with_doorbell(HopList hops, Ps now, Transit& t, Transit& doorbell) {
+  Ps head = t.head, tail = t.tail, bell_head = doorbell.head, bell_tail = doorbell.tail;
+  for (Hop* hop : hops) {
+    hop->pass_as<Channel::Data>(now, head, tail, t.wire_payload);
+    hop->pass_as<Channel::Control>(now, bell_head, bell_tail, doorbell.wire_payload);
+  }
+  t.head = head;
+  t.tail = tail;
+  doorbell.head = bell_head;
+  doorbell.tail = bell_tail;
+}
 inline void pass_hops(HopList hops, Ps now, Transit& t) {
   if (t.channel == Channel::Control) return pass_hops<Channel::Control>(hops, now, t);
-  // The channels share nothing but the figures, so the doorbell of a fused NOTIFY may follow behind.
+  if (t.notify != nullptr) return pass_hops_with_doorbell(hops, now, t, t.notify->doorbell);
   pass_hops<Channel::Data>(hops, now, t);
-  if (t.notify != nullptr) pass_hops<Channel::Control>(hops, now, t.notify->doorbell);
 }
 
 /// Carries `trans` along `route` if that still covers it: reserves every hop, calls the target, brings read data back.
