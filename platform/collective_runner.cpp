@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <memory>
 
 #include "platform/measurement.h"
@@ -18,6 +19,14 @@ void run_sizes(ccl::Collective collective, const AllReduceJob& job, Machine& mac
                AllReduceReport& report) {
   const ProcessGroup group = start_group(collective, job, machine);
   report.header(describe_run(job, machine, group));
+  const std::string asked = machine.context->distributed.module_name(group);
+  if (job.options.algorithm && job.options.layout == TensorLayout::Partial && !asked.empty() &&
+      machine.algorithms.find(asked)->layouts.count(ccl::CubeLayout::Partial) == 0) {
+    report.header(
+        fmt::format("{} reduces between SIPs only: what is partial over the cubes is reduced by a module for "
+                    "that",
+                    asked));
+  }
   for (const uint64_t size : job.options.sizes) {
     report.progress(size);
     for (uint32_t i = 0; i < job.options.repeat; ++i) {
@@ -35,12 +44,21 @@ void run_sweep(ccl::Collective collective, const AllReduceJob& job, AllReduceRep
   for (const SystemConfig& config : job.sweep) {
     machines.push_back(new Machine(config, {}, fmt::format("system_{}", to_string(config.topology)).c_str()));
   }
+  std::exception_ptr unsuitable;
+  bool any = false;
   for (Machine* machine : machines) {
     const ObserveOptions nothing;
     Observing observing(nothing);
     TimeSplit* split = observing.attach(*machine, job.options.explain);
-    machine->run([&] { run_sizes(collective, job, *machine, split, report); });
+    try {
+      machine->run([&] { run_sizes(collective, job, *machine, split, report); });
+      any = true;
+    } catch (const UnsuitableAlgorithm& e) {
+      report.header(fmt::format("{}: skipped: {}", to_string(machine->context->config().topology), e.what()));
+      unsuitable = std::current_exception();
+    }
   }
+  if (!any && unsuitable) std::rethrow_exception(unsuitable);
 }
 
 }  // namespace

@@ -137,10 +137,11 @@ AllReduceRow Measurement::run() {
         world);
   } catch (const NotImplementedError& e) {
     // Found when the ranks' calls have met, before anything is sent: the command line asks for what nothing can do.
-    throw UsageError(e.what());
+    throw UnsuitableAlgorithm(e.what());
   }
   // A barrier holds nobody back: only now have all ranks ended, and the record has the last one's time.
   note(works);
+  if (o.algorithm) check_algorithm();
 
   AllReduceRow row;
   row.size_bytes = m_count * m_item;
@@ -196,6 +197,27 @@ void Measurement::note(const std::vector<std::vector<Work>>& works) {
       m_record.end = end;
     }
   }
+}
+
+/// A program's group has one algorithm and runs by others what that does not do; who names one for a single collective
+/// wants no other.
+void Measurement::check_algorithm() const {
+  const std::string asked = m_machine.context->distributed.module_name(m_group);
+  if (m_n == 1 || asked.empty() || m_record.algorithm.empty() || m_record.algorithm == asked) return;
+  const ccl::AlgorithmModule& module = *m_machine.algorithms.find(asked);
+  // Between SIPs as asked; what is partial over the cubes needs a module that reduces those too.
+  const bool over_cubes_too = m_record.layout == ccl::CubeLayout::Partial && module.collective == m_collective;
+  if (over_cubes_too) return;
+  std::vector<std::string> others;
+  for (const auto& [name, m] : m_machine.algorithms.modules()) {
+    if (m.collective == m_collective && m.layouts.count(m_record.layout) != 0) others.push_back(name);
+  }
+  std::vector<std::string> layouts;
+  for (const ccl::CubeLayout l : module.layouts) layouts.emplace_back(ccl::to_string(l));
+  throw UnsuitableAlgorithm(
+      fmt::format("--algorithm: {} does {} of {} tensors, not {} of {} ones; algorithms for that: {}", asked,
+                  ccl::to_string(module.collective), fmt::join(layouts, " or "), ccl::to_string(m_collective),
+                  ccl::to_string(m_record.layout), fmt::join(others, ", ")));
 }
 
 /// Nothing may be left in the machine. Credits of the last messages may still be on their way to the senders when the

@@ -16,6 +16,12 @@
 
 namespace ahbm::platform {
 
+/// What the command line asks for cannot be done on this machine: by the algorithm that it names, or by any.
+class UnsuitableAlgorithm : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 /// Makes, guards and fills the tensors, lets every rank of the group call the collective, compares what each holds bit
 /// for bit with an independent reference, and finds the machine clean.
 class Measurement {
@@ -24,8 +30,8 @@ class Measurement {
   Measurement(ccl::Collective collective, const AllReduceJob& job, Machine& machine,
               const runtime::distributed::ProcessGroup& group, uint64_t size, TimeSplit* split = nullptr);
 
-  /// \throws std::runtime_error for bytes written outside of the buffers, a queue or a launch tag that is left over, a
-  /// time below the bound
+  /// \throws UnsuitableAlgorithm before anything is measured; std::runtime_error for bytes written outside of the
+  /// buffers, a queue or a launch tag that is left over, a time below the bound
   AllReduceRow run();
 
   /// What ran, of the last run; of a sendrecv from the first message of any pair to the last.
@@ -44,6 +50,7 @@ class Measurement {
   void make(uint32_t r, Rank& rank);
   std::vector<runtime::distributed::Work> call(uint32_t r, const Rank& rank);
   void note(const std::vector<std::vector<runtime::distributed::Work>>& works);
+  void check_algorithm() const;
   void check_clean() const;
   Explanation explanation(Ps vector_busy_before) const;
 

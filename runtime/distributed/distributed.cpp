@@ -424,6 +424,11 @@ size_t DistributedContext::connections(const ProcessGroup& which) const {
   return group_ptr(which)->connections->size();
 }
 
+std::string DistributedContext::module_name(const ProcessGroup& which) const {
+  const ccl::AlgorithmModule* module = group_ptr(which)->module;
+  return module != nullptr ? module->name : std::string();
+}
+
 // --- failure
 
 void DistributedContext::mark_failed(const std::string& why) {

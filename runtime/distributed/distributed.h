@@ -192,6 +192,8 @@ class DistributedContext {
   std::vector<uint32_t> get_process_group_ranks(const ProcessGroup& group = {}) const;
   /// Connections that the group has made, the neighbours at init included.
   size_t connections(const ProcessGroup& group = {}) const;
+  /// The module of the group's algorithm; empty for `auto`. Calls that it does not do are run by others.
+  std::string module_name(const ProcessGroup& group = {}) const;
 
   // --- collectives
   /// Reduces the ranks' logical tensors elementwise, in place. From a rank thread: this rank's tensor on its SIP. From

@@ -15,7 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const auto& run = ahbm::platform::test::run_program;
 
@@ -155,7 +157,7 @@ TEST(CollectiveCommand, ANamedAlgorithmThatDoesNotFitIsBadInput) {
   for (const auto& [name, algorithm] : calls) {
     const std::string line =
         std::string(name) + " -c tiny --set system.sips.count=9 -b 9K -e 9K --algorithm " + algorithm;
-    for (const char* more : {" 2>&1", " --blocking 0 2>&1", " --topology-sweep 2>&1"}) {
+    for (const char* more : {" 2>&1", " --blocking 0 2>&1"}) {
       const auto r = run(line + more);
       EXPECT_EQ(r.code, 2) << line << more;
       EXPECT_THAT(r.text, HasSubstr(std::string(algorithm) + " cannot run here"));
@@ -168,6 +170,41 @@ TEST(CollectiveCommand, ANamedAlgorithmThatDoesNotFitIsBadInput) {
   EXPECT_EQ(r.code, 2);
   EXPECT_THAT(nlohmann::json::parse(r.text)["error"].get<std::string>(),
               HasSubstr("all_gather_direct cannot run here"));
+}
+
+TEST(CollectiveCommand, ANamedAlgorithmIsNeverReplacedByAnother) {
+  const std::pair<const char*, const char*> calls[] = {
+      {"all_reduce -c tiny -b 1K -e 1K --algorithm intercube", "not all_reduce of sharded ones"},
+      {"all_gather -c tiny -b 1K -e 1K --algorithm mesh_2d", "algorithms for that: all_gather_direct, all_gather_line"},
+  };
+  for (const auto& [line, why] : calls) {
+    const auto r = run(std::string(line) + " 2>&1");
+    EXPECT_EQ(r.code, 2) << line;
+    EXPECT_THAT(r.text, HasSubstr(why));
+  }
+  // The cubes have to be reduced too, and the table says by what.
+  const auto partial = run("all_reduce -c tiny -b 1K -e 1K --layout partial --algorithm ring");
+  EXPECT_EQ(partial.code, 0);
+  EXPECT_THAT(partial.text, AllOf(HasSubstr("ring reduces between SIPs only"), HasSubstr("0  intercube ")));
+  const auto named = run("all_reduce -c tiny -b 1K -e 1K --layout partial --algorithm intercube");
+  EXPECT_EQ(named.code, 0);
+  EXPECT_THAT(named.text, Not(HasSubstr("between SIPs only")));
+  EXPECT_EQ(run("all_gather -c tiny -b 1K -e 1K --algorithm auto").code, 0);
+}
+
+TEST(CollectiveCommand, ASweepSkipsTopologiesOnWhichTheAlgorithmCannotRun) {
+  const auto r =
+      run("all_reduce -c tiny --set system.sips.count=4 -b 4K -e 4K --algorithm torus_2d --topology-sweep --json "
+          "/dev/stdout --quiet");
+  EXPECT_EQ(r.code, 0);
+  const auto document = nlohmann::json::parse(r.text);
+  std::vector<std::string> topologies;
+  for (const auto& row : document["results"]) topologies.push_back(row["topology"]);
+  EXPECT_THAT(topologies, ElementsAre("ring_1d", "torus_2d", "fully_connected", "switch"));
+  EXPECT_THAT(r.text, HasSubstr("mesh_2d: skipped: "));
+  const auto nowhere = run("all_gather -c tiny -b 4K -e 4K --algorithm torus_2d --topology-sweep 2>&1");
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_THAT(nowhere.text, HasSubstr("torus_2d does all_reduce"));
 }
 
 TEST(CollectiveCommand, ALostCreditNamesTheFaultThatLostIt) {
