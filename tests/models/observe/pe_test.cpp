@@ -154,8 +154,8 @@ TEST_F(ObservedPe, QueueStatisticsSurviveResetAndCountEveryMessage) {
     bench->sfr32(0, regs::pe::offset::CTRL, regs::pe::CTRL_RESET.mask());
     sc_core::wait(sc_core::sc_time(1, sc_core::SC_US));
   });
-  const auto& sender = dynamic_cast<models::Ipcq&>(bench->pe[0]->ipcq()).stats().at(2);
-  const auto& receiver = dynamic_cast<models::Ipcq&>(bench->pe[1]->ipcq()).stats().at(7);
+  const models::QpStats sender = dynamic_cast<models::Ipcq&>(bench->pe[0]->ipcq()).stats().at(2);
+  const models::QpStats receiver = dynamic_cast<models::Ipcq&>(bench->pe[1]->ipcq()).stats().at(7);
   EXPECT_EQ(sender.messages_sent, kMessages);
   EXPECT_EQ(sender.bytes_sent, kMessages * 32 + 4000);
   EXPECT_EQ(receiver.messages_received, kMessages);
