@@ -89,7 +89,9 @@ TEST(Tune, AutoKnowsDetoursAroundAnAbsentLink) {
                                                    "-e 4M -f 8 --quiet --json /dev/stdout --set system.sips.count=") +
                                        sips + " --collective " + collective);
       ASSERT_EQ(r.code, 0) << r.text;
-      for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+      const auto document = nlohmann::json::parse(r.text);
+      ASSERT_FALSE(document["results"].empty());
+      for (const auto& row : document["results"]) {
         EXPECT_EQ(row["chosen"], row["best"]) << row;
         for (const auto& e : row["algorithms"]) {
           if (!testing::Matches(testing::EndsWith("direct"))(e["algorithm"].get<std::string>())) continue;
@@ -112,7 +114,9 @@ TEST(Tune, AutoIsRightAndItsFormsAreToo) {
           test::run_program("tune " + machine + " --collective " + collective +
                             " -b 1K -e 256K -f 4 --set simulation.functional=false --quiet --json /dev/stdout");
       ASSERT_EQ(r.code, 0) << r.text;
-      for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+      const auto document = nlohmann::json::parse(r.text);
+      ASSERT_FALSE(document["results"].empty());
+      for (const auto& row : document["results"]) {
         EXPECT_GT(row["margin"].get<double>(), -0.03) << row;
         if (machine.find("peer") == std::string::npos) continue;
         for (const auto& e : row["algorithms"]) {
