@@ -14,7 +14,6 @@ struct ProgramResult {
   std::string text;
 };
 
-/// `ahbm-vp arguments`; `text` is standard output, or with `2>&1 >/dev/null` standard error.
 /// AddressSanitizer notes on stderr, once, that it does not know a coroutine's stack: three lines that are not the
 /// program's.
 inline void drop_sanitizer_note(std::string& text) {
@@ -27,6 +26,7 @@ inline void drop_sanitizer_note(std::string& text) {
   text.erase(from, end == std::string::npos ? end : end + 1 - from);
 }
 
+/// `ahbm-vp arguments`; `text` is standard output, or with `2>&1 >/dev/null` standard error.
 inline ProgramResult run_program(const std::string& arguments) {
   ProgramResult r;
   FILE* pipe = popen((std::string(AHBM_VP_PROGRAM) + ' ' + arguments).c_str(), "r");
