@@ -19,7 +19,7 @@
 
 namespace ahbm::ccl {
 
-constexpr uint32_t kAbiVersion = 4;
+constexpr uint32_t kAbiVersion = 5;
 
 enum class Collective : uint8_t {
   AllReduce,

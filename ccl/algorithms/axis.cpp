@@ -1,133 +1,143 @@
 #include "ccl/algorithms/axis.h"
 
 #include <algorithm>
-
-#include "ccl/algorithms/lanes.h"
+#include <utility>
 
 namespace ahbm::ccl {
-namespace {
 
 using tl::Dir;
 using tl::Move;
 
-/// One way along an axis: data enters by `in` and leaves by `out`.
-struct Flow {
-  Dir in, out;
-  bool up;
-};
-
-class Schedule {
- public:
-  Schedule(const tl::Tl& tl, const SipAxis& axis, const AxisWork& work)
-      : m_axis(axis), m_work(work), m_flows{{axis.prev, axis.next, true}, {axis.next, axis.prev, false}} {
-    for (const Range& b : work.blocks) m_longest = std::max(m_longest, aligned_chunk(b.count, axis.parts(), 0).count);
-    if (axis.n > 1) {
-      std::vector<Dir> dirs;
-      for (Dir d : {axis.prev, axis.next}) {
-        if (tl.has(d)) dirs.push_back(d);
-      }
-      m_plan = SlabPlan(tl, work.dtype, m_longest, axis.parts(), dirs, work.message_bytes);
-    } else {
-      m_plan.slab_elems = std::max<uint64_t>(1, m_longest);
-      m_plan.slabs = m_longest == 0 ? 0 : 1;
+AxisSchedule::AxisSchedule(const tl::Tl& tl, const SipAxis& axis, AxisWork work, Parts parts)
+    : m_axis(axis),
+      m_work(std::move(work)),
+      m_parts(parts),
+      m_flows{{axis.prev, axis.next, true}, {axis.next, axis.prev, false}},
+      m_first_round(reduces() ? 0 : axis.n - 1),
+      m_end_round(gathers() ? 2 * axis.n - 1 : axis.n) {
+  if (parts == Parts::AllReduce) m_work.output = m_work.input;
+  uint64_t longest = 0;
+  for (const Range& b : m_work.blocks) longest = std::max(longest, aligned_chunk(b.count, axis.parts(), 0).count);
+  if (axis.n > 1) {
+    std::vector<Dir> dirs;
+    for (Dir d : {axis.prev, axis.next}) {
+      if (tl.has(d)) dirs.push_back(d);
     }
+    m_plan = SlabPlan(tl, m_work.dtype, longest, axis.parts(), dirs, m_work.message_bytes);
+  } else {
+    m_plan.slab_elems = std::max<uint64_t>(1, longest);
+    m_plan.slabs = longest == 0 ? 0 : 1;
   }
+  m_round = m_first_round;
+}
 
-  std::vector<Step> run(bool reduce, bool gather) {
-    for (m_slab = 0; m_slab < m_plan.slabs; ++m_slab) {
-      for (uint32_t d = m_axis.n - 1; d > 0 && reduce; --d) {
-        for_parts([&](uint32_t part) {
-          for (const Flow& flow : m_flows) towards_owner(flow, d, part);
-        });
-      }
-      for_parts([&](uint32_t part) { at_owner(part, reduce, gather); });
-      for (uint32_t d = 1; d < m_axis.n && gather; ++d) {
-        for_parts([&](uint32_t part) {
-          for (const Flow& flow : m_flows) from_owner(flow, d, part);
-        });
-      }
+bool AxisSchedule::next(Step& out) {
+  while (m_slab != m_plan.slabs) {
+    const bool found = fill_in(out);
+    advance();
+    if (found) return true;
+  }
+  return false;
+}
+
+void AxisSchedule::advance() {
+  if (m_round != m_axis.n - 1 && ++m_flow != 2) return;
+  m_flow = 0;
+  if (++m_part != m_axis.parts()) return;
+  m_part = 0;
+  if (++m_round != m_end_round) return;
+  m_round = m_first_round;
+  ++m_slab;
+}
+
+bool AxisSchedule::fill_in(Step& out) const {
+  const uint32_t owner_round = m_axis.n - 1;
+  if (m_round < owner_round) return towards_owner(out, m_flows[m_flow], owner_round - m_round);
+  if (m_round == owner_round) return at_owner(out);
+  return from_owner(out, m_flows[m_flow], m_round - owner_round);
+}
+
+uint32_t AxisSchedule::away(uint32_t d, bool further) const {
+  const uint32_t p = m_axis.position, n = m_axis.n;
+  if (m_axis.kind == AxisKind::Line) return further ? std::min(n, p + d) : d <= p ? p - d : n;
+  return (further ? p + d : p + n - d) % n;
+}
+
+Move AxisSchedule::move_for(uint32_t owner, bool gather) const {
+  const Range& block = m_work.blocks[owner];
+  Range r = aligned_chunk(block.count, m_axis.parts(), m_part);
+  r = m_plan.cut({block.begin + r.begin, r.count}, m_slab);
+  const uint32_t item = item_bytes(m_work.dtype);
+  Move m;
+  m.local = m_work.input.at(r.begin, item);
+  m.store = m_work.output.at(r.begin, item);
+  m.count = r.count;
+  m.dtype = m_work.dtype;
+  m.op = m_work.op;
+  m.piece_bytes = m_work.message_bytes;
+  m.step = wire_step(((m_slab * 2 + gather) * m_axis.n + owner) * m_axis.parts() + m_part);
+  return m;
+}
+
+bool AxisSchedule::towards_owner(Step& out, const Flow& flow, uint32_t d) const {
+  const uint32_t owner = away(d, flow.up);
+  if (owner == m_axis.n) return false;
+  const auto [before, after] = m_axis.reach(owner, m_part);
+  const uint32_t reach = flow.up ? before : after;
+  if (d > reach) return false;
+  Move m = move_for(owner, false);
+  m.store = 0;
+  if (d < reach) m.from = flow.in;
+  m.to = flow.out;
+  out = {m, false};
+  return true;
+}
+
+bool AxisSchedule::at_owner(Step& out) const {
+  const auto [before, after] = m_axis.reach(m_axis.position, m_part);
+  Move m = move_for(m_axis.position, gathers());
+  if (reduces()) m.divisor = m_work.divisor;
+  // Sums that arrive carry the step of the reduction.
+  if (m_parts == Parts::AllReduce) m.recv_step = move_for(m_axis.position, false).step;
+  if (before != 0) {
+    if (reduces()) m.from.push(m_axis.prev);
+    if (gathers()) m.to.push(m_axis.prev);
+  }
+  if (after != 0) {
+    if (reduces()) m.from.push(m_axis.next);
+    if (gathers()) m.to.push(m_axis.next);
+  }
+  if (m.store == m.local && m.from.empty() && m.divisor == 1) m.store = 0;
+  if (m.store == 0 && m.to.empty()) return false;
+  out = {m, false};
+  return true;
+}
+
+bool AxisSchedule::from_owner(Step& out, const Flow& flow, uint32_t d) const {
+  const uint32_t owner = away(d, !flow.up);
+  if (owner == m_axis.n) return false;
+  const auto [before, after] = m_axis.reach(owner, m_part);
+  const uint32_t reach = flow.up ? after : before;
+  if (d > reach) return false;
+  Move m = move_for(owner, true);
+  m.local = 0;
+  m.from = flow.in;
+  if (d < reach) m.to = flow.out;
+  out = {m, m_plan.store_first && d < reach};
+  return true;
+}
+
+void submit_in_turn(tl::Tl& tl, std::vector<AxisSchedule> schedules) {
+  size_t turn = 0;
+  submit_steps(tl, [&](Step& out) {
+    for (size_t tried = 0; tried < schedules.size(); ++tried) {
+      const bool found = schedules[turn].next(out);
+      turn = turn + 1 == schedules.size() ? 0 : turn + 1;
+      if (found) return true;
     }
-    return std::move(m_steps);
-  }
-
- private:
-  template <typename F>
-  void for_parts(F&& f) {
-    for (uint32_t part = 0; part < m_axis.parts(); ++part) f(part);
-  }
-  /// The position `d` further on (negative: back); n when a line ends before.
-  uint32_t away(uint32_t d, bool further) const {
-    const uint32_t p = m_axis.position, n = m_axis.n;
-    if (m_axis.kind == AxisKind::Line) return further ? std::min(n, p + d) : d <= p ? p - d : n;
-    return (further ? p + d : p + n - d) % n;
-  }
-  Move move_for(uint32_t owner, uint32_t part, bool gather) const {
-    const Range& block = m_work.blocks[owner];
-    Range r = aligned_chunk(block.count, m_axis.parts(), part);
-    r = m_plan.cut({block.begin + r.begin, r.count}, m_slab);
-    const uint32_t item = item_bytes(m_work.dtype);
-    Move m;
-    m.local = m_work.input.at(r.begin, item);
-    m.store = m_work.output.at(r.begin, item);
-    m.count = r.count;
-    m.dtype = m_work.dtype;
-    m.op = m_work.op;
-    m.piece_bytes = m_work.message_bytes;
-    m.step = wire_step(((m_slab * 2 + gather) * m_axis.n + owner) * m_axis.parts() + part);
-    return m;
-  }
-  void towards_owner(const Flow& flow, uint32_t d, uint32_t part) {
-    const uint32_t owner = away(d, flow.up);
-    if (owner == m_axis.n) return;
-    const auto [before, after] = m_axis.reach(owner, part);
-    const uint32_t reach = flow.up ? before : after;
-    if (d > reach) return;
-    Move m = move_for(owner, part, false);
-    m.store = 0;
-    if (d < reach) m.from = flow.in;
-    m.to = flow.out;
-    m_steps.push_back({m, false});
-  }
-  void at_owner(uint32_t part, bool reduce, bool gather) {
-    const auto [before, after] = m_axis.reach(m_axis.position, part);
-    Move m = move_for(m_axis.position, part, gather);
-    if (reduce) m.divisor = m_work.divisor;
-    // Sums that arrive carry the step of the reduction.
-    if (reduce && gather) m.recv_step = move_for(m_axis.position, part, false).step;
-    if (before != 0) {
-      if (reduce) m.from.push(m_axis.prev);
-      if (gather) m.to.push(m_axis.prev);
-    }
-    if (after != 0) {
-      if (reduce) m.from.push(m_axis.next);
-      if (gather) m.to.push(m_axis.next);
-    }
-    if (m.store == m.local && m.from.empty() && m.divisor == 1) m.store = 0;
-    if (m.store == 0 && m.to.empty()) return;
-    m_steps.push_back({m, false});
-  }
-  void from_owner(const Flow& flow, uint32_t d, uint32_t part) {
-    const uint32_t owner = away(d, !flow.up);
-    if (owner == m_axis.n) return;
-    const auto [before, after] = m_axis.reach(owner, part);
-    const uint32_t reach = flow.up ? after : before;
-    if (d > reach) return;
-    Move m = move_for(owner, part, true);
-    m.local = 0;
-    m.from = flow.in;
-    if (d < reach) m.to = flow.out;
-    m_steps.push_back({m, m_plan.store_first && d < reach});
-  }
-
-  const SipAxis& m_axis;
-  const AxisWork& m_work;
-  const Flow m_flows[2];
-  uint64_t m_longest = 0, m_slab = 0;
-  SlabPlan m_plan;
-  std::vector<Step> m_steps;
-};
-
-}  // namespace
+    return false;
+  });
+}
 
 SipAxis::Reach SipAxis::reach(uint32_t owner, uint32_t part) const {
   switch (kind) {
@@ -142,28 +152,6 @@ SipAxis::Reach SipAxis::reach(uint32_t owner, uint32_t part) const {
   }
   const uint32_t half = n / 2;
   return part == 0 ? Reach{half, n - 1 - half} : Reach{n - 1 - half, half};
-}
-
-void submit_in_turn(tl::Tl& tl, const std::vector<std::vector<Step>>& schedules) {
-  size_t longest = 0;
-  for (const auto& s : schedules) longest = std::max(longest, s.size());
-  for (size_t i = 0; i < longest; ++i) {
-    for (const auto& s : schedules) {
-      if (i < s.size()) forward(tl, s[i].move, s[i].store_first);
-    }
-  }
-}
-
-std::vector<Step> reduce_scatter_steps(const tl::Tl& tl, const SipAxis& axis, const AxisWork& work) {
-  return Schedule(tl, axis, work).run(true, false);
-}
-std::vector<Step> all_gather_steps(const tl::Tl& tl, const SipAxis& axis, const AxisWork& work) {
-  return Schedule(tl, axis, work).run(false, true);
-}
-std::vector<Step> all_reduce_steps(const tl::Tl& tl, const SipAxis& axis, const AxisWork& work) {
-  AxisWork in_place = work;
-  in_place.output = work.input;
-  return Schedule(tl, axis, in_place).run(true, true);
 }
 
 std::vector<ReduceTree> axis_order_of_reduction(const SipAxis& axis, const std::vector<Range>& blocks) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ccl/algorithm.h"
+#include "ccl/algorithms/lanes.h"
 #include "ccl/kernel_arguments.h"
 #include "models/tl/tl.h"
 
@@ -36,14 +37,6 @@ struct SipAxis {
   Reach reach(uint32_t owner, uint32_t part) const;
 };
 
-/// A move of a schedule; with `store_first` what it receives is stored before it is passed on.
-struct Step {
-  tl::Move move;
-  bool store_first = false;
-};
-/// Submits schedules step by step in turn, so that what they do on different links overlaps.
-void submit_in_turn(tl::Tl& tl, const std::vector<std::vector<Step>>& schedules);
-
 /// Where the elements of the blocks lie: element e at `base + (e - origin) * item`.
 struct Place {
   Addr base = 0;
@@ -60,12 +53,50 @@ struct AxisWork {
   Place input, output;
 };
 
-/// Every position ends with the reduction of its block, at `output`.
-std::vector<Step> reduce_scatter_steps(const tl::Tl& tl, const SipAxis& axis, const AxisWork& work);
-/// Every position gives its block, from `input`, and ends with all of them at `output`.
-std::vector<Step> all_gather_steps(const tl::Tl& tl, const SipAxis& axis, const AxisWork& work);
-/// Both after one another, in place at `input`; an owner passes its block on without a stop.
-std::vector<Step> all_reduce_steps(const tl::Tl& tl, const SipAxis& axis, const AxisWork& work);
+/// What a position does, step by step. Steps are made when they are asked for: those of a long axis, of every PE, are
+/// more than the host's caches hold.
+class AxisSchedule {
+ public:
+  enum class Parts : uint8_t {
+    ReduceScatter,  ///< every position ends with the reduction of its block, at `output`
+    AllGather,      ///< every position gives its block, from `input`, and ends with all of them at `output`
+    AllReduce       ///< both after one another, in place at `input`; an owner passes its block on without a stop
+  };
+  AxisSchedule(const tl::Tl& tl, const SipAxis& axis, AxisWork work, Parts parts);
+  /// As StepSource.
+  bool next(Step& out);
+
+ private:
+  /// One way along the axis: data enters by `in` and leaves by `out`.
+  struct Flow {
+    tl::Dir in, out;
+    bool up;
+  };
+  bool reduces() const { return m_parts != Parts::AllGather; }
+  bool gathers() const { return m_parts != Parts::ReduceScatter; }
+  /// The position `d` further on (negative: back); n when a line ends before.
+  uint32_t away(uint32_t d, bool further) const;
+  tl::Move move_for(uint32_t owner, bool gather) const;
+  // False: this position has nothing to do there.
+  bool fill_in(Step& out) const;
+  bool towards_owner(Step& out, const Flow& flow, uint32_t d) const;
+  bool at_owner(Step& out) const;
+  bool from_owner(Step& out, const Flow& flow, uint32_t d) const;
+  void advance();
+
+  SipAxis m_axis;
+  AxisWork m_work;
+  Parts m_parts;
+  Flow m_flows[2];
+  SlabPlan m_plan;
+  // Where it stands: round k < n-1 brings sums to the owner n-1-k away, n-1 is at the owner, later ones bring results.
+  uint64_t m_slab = 0;
+  uint32_t m_round = 0, m_first_round = 0, m_end_round = 0;
+  uint32_t m_part = 0, m_flow = 0;
+};
+
+/// Submits schedules step by step in turn, so that what they do on different links overlaps.
+void submit_in_turn(tl::Tl& tl, std::vector<AxisSchedule> schedules);
 
 /// The documented order for blocks of positions, as postfix over positions.
 std::vector<ReduceTree> axis_order_of_reduction(const SipAxis& axis, const std::vector<Range>& blocks);

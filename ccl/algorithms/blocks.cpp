@@ -37,7 +37,8 @@ void block_kernel(tl::Tl& tl, const tl::Args& args, bool reduce) {
   const uint64_t own = work.blocks.at(axis.position).begin;
   work.input = {a.input, reduce ? 0 : own};
   work.output = {a.output, reduce ? own : 0};
-  submit_in_turn(tl, {reduce ? reduce_scatter_steps(tl, axis, work) : all_gather_steps(tl, axis, work)});
+  using Parts = AxisSchedule::Parts;
+  submit_in_turn(tl, {AxisSchedule(tl, axis, work, reduce ? Parts::ReduceScatter : Parts::AllGather)});
 }
 
 void reduce_scatter_kernel(tl::Tl& tl, const tl::Args& args) {

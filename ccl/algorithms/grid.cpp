@@ -52,10 +52,10 @@ void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
   const uint32_t n = a.take32(), w = a.take32(), h = a.take32();
   const auto kx = static_cast<AxisKind>(a.take()), ky = static_cast<AxisKind>(a.take());
   const std::vector<Colour> colours = colours_at(n, w, h, kx, ky, a.take32(), count);
-  const auto phase = [&](auto&& steps_of) {
-    std::vector<std::vector<Step>> schedules;
-    for (const Colour& c : colours) schedules.push_back(steps_of(c));
-    submit_in_turn(tl, schedules);
+  const auto phase = [&](auto&& schedule_of) {
+    std::vector<AxisSchedule> schedules;
+    for (const Colour& c : colours) schedules.push_back(schedule_of(c));
+    submit_in_turn(tl, std::move(schedules));
     tl.wait_all();
   };
   const auto work = [&](std::vector<Range> blocks) {
@@ -67,13 +67,17 @@ void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
     out.input = out.output = {buffer, 0};
     return out;
   };
-  phase([&](const Colour& c) { return reduce_scatter_steps(tl, c.first, work(cut(c.part, c.first.n))); });
+  using Parts = AxisSchedule::Parts;
+  const auto along_first = [&](const Colour& c, Parts parts) {
+    return AxisSchedule(tl, c.first, work(cut(c.part, c.first.n)), parts);
+  };
+  phase([&](const Colour& c) { return along_first(c, Parts::ReduceScatter); });
   phase([&](const Colour& c) {
     AxisWork inner = work(cut(cut(c.part, c.first.n)[c.first.position], c.second.n));
     if (a.op == ReduceOp::Avg) inner.divisor = uint64_t{w} * h;
-    return all_reduce_steps(tl, c.second, inner);
+    return AxisSchedule(tl, c.second, std::move(inner), Parts::AllReduce);
   });
-  phase([&](const Colour& c) { return all_gather_steps(tl, c.first, work(cut(c.part, c.first.n))); });
+  phase([&](const Colour& c) { return along_first(c, Parts::AllGather); });
 }
 
 struct Kinds {

@@ -34,18 +34,28 @@ Range SlabPlan::cut(const Range& chunk, uint64_t slab) const {
   return {chunk.begin + begin, std::min(chunk.count - begin, slab_elems)};
 }
 
-void forward(tl::Tl& tl, tl::Move move, bool store_first) {
-  if (move.count == 0) return;
-  if (!store_first) {
-    tl.submit(move);
-    return;
-  }
+namespace {
+void store_and_forward(tl::Tl& tl, tl::Move move) {
   tl::Move send = move;
   move.to = {};
   tl.wait(tl.submit(move));
   send.from = {};
   send.local = std::exchange(send.store, 0);
   tl.submit(send);
+}
+}  // namespace
+
+void submit_steps(tl::Tl& tl, const StepSource& next) {
+  Step step;
+  for (bool more = true; more;) {
+    tl.submit_all([&]() -> const tl::Move* {
+      do {
+        more = next(step);
+      } while (more && step.move.count == 0);  // the operands of no elements need not exist
+      return more && !step.store_first ? &step.move : nullptr;
+    });
+    if (more) store_and_forward(tl, step.move);
+  }
 }
 
 }  // namespace ahbm::ccl

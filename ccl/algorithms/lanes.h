@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "ccl/algorithm.h"
@@ -43,8 +44,15 @@ struct SlabPlan {
   Range cut(const Range& chunk, uint64_t slab) const;
 };
 
-/// Passes on what arrives, and keeps it: recv_copy_send, or with `store_first` a recv, then a send.
-void forward(tl::Tl& tl, tl::Move move, bool store_first);
+/// A move of a schedule; with `store_first` what it receives is stored before it is passed on.
+struct Step {
+  tl::Move move;
+  bool store_first = false;
+};
+/// Fills in the next step of a schedule; false: there is none.
+using StepSource = std::function<bool(Step&)>;
+/// Submits a schedule. \param next as tl::MoveSource: must not wait
+void submit_steps(tl::Tl& tl, const StepSource& next);
 
 /// A step number that fits a header. The values repeat after 65,535, far beyond what two queues can hold.
 constexpr uint16_t wire_step(uint64_t step) {

@@ -17,29 +17,35 @@ void ring_all_reduce(tl::Tl& tl, const Lane& lane) {
   const std::vector<Range> chunks = tl::Tl::chunks(lane.count, n);
   const SlabPlan plan(tl, lane.dtype, chunks[0].count, 1, {Dir::Next, Dir::Prev}, lane.message_bytes);
 
-  for (uint64_t slab = 0; slab < plan.slabs; ++slab) {
-    for (uint32_t k = 0; k <= last; ++k) {  // step k receives what the previous rank sent in step k-1
-      const Range part = plan.cut(chunks[(lane.position + 2 * n - k) % n], slab);
-      const Addr here = lane.buffer + part.begin * item;
-      tl::Move m;
-      m.count = part.count;
-      m.dtype = lane.dtype;
-      m.op = lane.op;
-      m.piece_bytes = lane.message_bytes;
-      m.step = wire_step(slab * last + k);
-      m.recv_step = wire_step(slab * last + k + (0xFFFF - 1));
-      if (k > 0) m.from = Dir::Prev;
-      if (k < last) m.to = Dir::Next;
-      if (k < n) m.local = here;       // reduce
-      if (k >= n - 1) m.store = here;  // the owner, and then everybody
-      if (k == n - 1) m.divisor = lane.divisor();
-      if (k >= n && k < last) {
-        forward(tl, m, plan.store_first);
-      } else {
-        tl.submit(m);
-      }
+  // Step k receives what the previous rank sent in step k-1.
+  const auto step_at = [&](uint64_t slab, uint32_t k) {
+    const Range part = plan.cut(chunks[(lane.position + 2 * n - k) % n], slab);
+    const Addr here = lane.buffer + part.begin * item;
+    tl::Move m;
+    m.count = part.count;
+    m.dtype = lane.dtype;
+    m.op = lane.op;
+    m.piece_bytes = lane.message_bytes;
+    m.step = wire_step(slab * last + k);
+    m.recv_step = wire_step(slab * last + k + (0xFFFF - 1));
+    if (k > 0) m.from = Dir::Prev;
+    if (k < last) m.to = Dir::Next;
+    if (k < n) m.local = here;       // reduce
+    if (k >= n - 1) m.store = here;  // the owner, and then everybody
+    if (k == n - 1) m.divisor = lane.divisor();
+    return Step{m, plan.store_first && k >= n && k < last};
+  };
+  uint64_t slab = 0;
+  uint32_t k = 0;
+  submit_steps(tl, [&](Step& out) {
+    if (slab == plan.slabs) return false;
+    out = step_at(slab, k);
+    if (k++ == last) {
+      k = 0;
+      ++slab;
     }
-  }
+    return true;
+  });
 }
 
 std::vector<ReduceTree> ring_order_of_reduction(uint64_t count, uint32_t n) {

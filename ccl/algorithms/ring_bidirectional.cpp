@@ -34,47 +34,64 @@ void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane) {
                       lane.message_bytes);
   const uint32_t steps = 2 * half + 1;
 
-  for (uint64_t slab = 0; slab < plan.slabs; ++slab) {
-    // Step k < half: towards the owner half-k away. Step half: at the owner. Step half+j: from the owner j away.
-    for (uint32_t k = 0; k < steps; ++k) {
-      for (uint32_t part = 0; part < parts; ++part) {
-        const uint32_t before = part == 0 ? half : n - 1 - half, after = n - 1 - before;
-        const auto move_for = [&](uint32_t owner) {
-          const Range& chunk = chunks[owner % n];
-          Range r = aligned_chunk(chunk.count, parts, part);
-          r = plan.cut({chunk.begin + r.begin, r.count}, slab);
-          tl::Move m;
-          m.local = m.store = lane.buffer + r.begin * item;
-          m.count = r.count;
-          m.dtype = lane.dtype;
-          m.op = lane.op;
-          m.piece_bytes = lane.message_bytes;
-          m.step = wire_step((slab * steps + k) * parts + part);
-          m.recv_step = wire_step((slab * steps + k) * parts + part + (0xFFFF - parts));
-          return m;
-        };
-        if (k == half) {
-          tl::Move m = move_for(lane.position);
-          m.divisor = lane.divisor();
-          if (before != 0) m.from.push(Dir::Prev), m.to.push(Dir::Prev);
-          if (after != 0) m.from.push(Dir::Next), m.to.push(Dir::Next);
-          tl.submit(m);
-          continue;
-        }
-        for (const Flow& flow : kFlows) {
-          const bool gather = k > half;
-          const uint32_t distance = gather ? k - half : half - k;
-          const uint32_t reach = flow.up != gather ? before : after;  // ranks that this flow brings together, or serves
-          if (distance > reach) continue;
-          tl::Move m = move_for(flow.up != gather ? lane.position + distance : lane.position + n - distance);
-          if (gather || distance < reach) m.from = flow.in;
-          if (!gather || distance < reach) m.to = flow.out;
-          (gather ? m.local : m.store) = 0;
-          forward(tl, m, plan.store_first && gather && !m.to.empty());
-        }
-      }
+  // Step k < half: towards the owner half-k away. Step half: at the owner. Step half+j: from the owner j away.
+  // False: nothing flows this way.
+  const auto fill_in = [&](Step& out, uint64_t slab, uint32_t k, uint32_t part, const Flow& flow) {
+    const uint32_t before = part == 0 ? half : n - 1 - half, after = n - 1 - before;
+    const auto move_for = [&](uint32_t owner) {
+      const Range& chunk = chunks[owner % n];
+      Range r = aligned_chunk(chunk.count, parts, part);
+      r = plan.cut({chunk.begin + r.begin, r.count}, slab);
+      tl::Move m;
+      m.local = m.store = lane.buffer + r.begin * item;
+      m.count = r.count;
+      m.dtype = lane.dtype;
+      m.op = lane.op;
+      m.piece_bytes = lane.message_bytes;
+      m.step = wire_step((slab * steps + k) * parts + part);
+      m.recv_step = wire_step((slab * steps + k) * parts + part + (0xFFFF - parts));
+      return m;
+    };
+    if (k == half) {
+      if (!flow.up) return false;  // one move for both
+      tl::Move m = move_for(lane.position);
+      m.divisor = lane.divisor();
+      if (before != 0) m.from.push(Dir::Prev), m.to.push(Dir::Prev);
+      if (after != 0) m.from.push(Dir::Next), m.to.push(Dir::Next);
+      out = {m, false};
+      return true;
     }
-  }
+    const bool gather = k > half;
+    const uint32_t distance = gather ? k - half : half - k;
+    const uint32_t reach = flow.up != gather ? before : after;  // ranks that this flow brings together, or serves
+    if (distance > reach) return false;
+    tl::Move m = move_for(flow.up != gather ? lane.position + distance : lane.position + n - distance);
+    if (gather || distance < reach) m.from = flow.in;
+    if (!gather || distance < reach) m.to = flow.out;
+    (gather ? m.local : m.store) = 0;
+    out = {m, plan.store_first && gather && !m.to.empty()};
+    return true;
+  };
+
+  uint64_t slab = 0;
+  uint32_t k = 0, part = 0, flow = 0;
+  const auto advance = [&] {
+    if (++flow != 2) return;
+    flow = 0;
+    if (++part != parts) return;
+    part = 0;
+    if (++k != steps) return;
+    k = 0;
+    ++slab;
+  };
+  submit_steps(tl, [&](Step& out) {
+    while (slab != plan.slabs) {
+      const bool found = fill_in(out, slab, k, part, kFlows[flow]);
+      advance();
+      if (found) return true;
+    }
+    return false;
+  });
 }
 
 std::vector<ReduceTree> bidirectional_order_of_reduction(uint64_t count, uint32_t n) {

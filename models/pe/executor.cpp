@@ -17,8 +17,19 @@ namespace ahbm::models {
 using namespace regs;
 
 namespace {
-constexpr uint32_t kRefillMoves = tl::kMaxMoves * 3 / 4;
-}
+constexpr uint32_t kRefillMoves = tl::kMaxMoves * 3 / 4;  // of submits one by one
+
+class SourceRuns {
+ public:
+  explicit SourceRuns(bool& flag) : m_flag(flag) { m_flag = true; }
+  ~SourceRuns() { m_flag = false; }
+  SourceRuns(const SourceRuns&) = delete;
+  SourceRuns& operator=(const SourceRuns&) = delete;
+
+ private:
+  bool& m_flag;
+};
+}  // namespace
 
 Executor::Executor(const Parts& parts, const char* name)
     : m_parts(parts),
@@ -126,6 +137,7 @@ void Executor::block_until(const Done& done, tl::Handle awaited, Ps deadline) {
       return (*static_cast<const Done*>(condition))();
     }
   };
+  if (m_source_runs) throw tl::ProtocolError("a source of moves (submit_all) must not wait");
   const Blocked blocked{look, &done, awaited, deadline};
   for (;;) {
     signals();
@@ -144,8 +156,11 @@ void Executor::block_until(const Done& done, tl::Handle awaited, Ps deadline) {
 
 bool Executor::step(const Blocked& blocked, MoveEngine::Caller caller) {
   const Ps now = now_ps();
-  std::optional<Ps> next = m_engine.progress(now, blocked.awaited, caller);
-  if (m_engine.needs_thread() || blocked.done(blocked.condition, next)) return true;
+  std::optional<Ps> next;
+  do {
+    next = m_engine.progress(now, blocked.awaited, caller);
+    if (m_engine.needs_thread() || blocked.done(blocked.condition, next)) return true;
+  } while (m_engine.ripples());  // `done` may have submitted moves
   if (blocked.deadline > now && (!next || blocked.deadline < *next)) next = blocked.deadline;
   if (next) m_parts.wakes->wake(*this, *next);
   return false;
@@ -392,6 +407,22 @@ tl::Handle Executor::submit(const tl::Move& move) {
   // A move behind others on its queue pairs can do nothing yet.
   if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody, MoveEngine::Caller::Thread);
   return handle;
+}
+
+void Executor::submit_all(const tl::MoveSource& next) {
+  // Also by the method process: resuming a kernel for every few moves is dear.
+  bool at_end = false;  // conditions are looked at again after they held
+  const auto take_what_fits = [&] {
+    const SourceRuns running(m_source_runs);
+    while (!at_end && m_engine.unissued() < tl::kMaxMoves) {
+      const tl::Move* move = next();
+      at_end = move == nullptr;
+      if (!at_end) m_engine.submit(*move, now_ps());
+    }
+    return at_end;
+  };
+  block_until(take_what_fits, MoveEngine::kNobody);
+  if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody, MoveEngine::Caller::Thread);
 }
 
 void Executor::wait(tl::Handle handle) {

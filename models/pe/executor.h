@@ -77,6 +77,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   tl::Handle submit(const tl::Move& move) override;
   void wait(tl::Handle handle) override;
   void wait_all() override;
+  void submit_all(const tl::MoveSource& next) override;
   tl::Slot recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) override;
   Region region(const char* name) override;
   bool functional() const override { return m_parts.config->simulation.functional; }
@@ -134,7 +135,8 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   std::exception_ptr m_failure;        ///< of the method, for the kernel
   bool m_spawned = false, m_running = false, m_sleeping = false;
   bool m_abort = false, m_reset = false;
-  bool m_stopped = false;  ///< by an injected fault, until a reset
+  bool m_stopped = false;      ///< by an injected fault, until a reset
+  bool m_source_runs = false;  ///< of submit_all
   Parts m_parts;
   MoveEngine m_engine;
   Scratch m_scratch;

@@ -116,6 +116,8 @@ struct Move {
 };
 
 using Handle = uint64_t;  ///< names a submitted move until it is waited for
+/// The next move of a sequence, read before the next call; null: there is none.
+using MoveSource = std::function<const Move*()>;
 
 /// A message that is not what the receiving kernel expected, a use of a slot after its release, an unknown direction.
 class ProtocolError : public std::runtime_error {
@@ -227,6 +229,11 @@ class Tl {
   virtual Handle submit(const Move& move) = 0;
   virtual void wait(Handle handle) = 0;
   virtual void wait_all() = 0;
+  /// Submits what `next` yields, as a loop over `submit` would, and returns when the last move is submitted. `next` may
+  /// be called outside of the kernel's thread, whenever there is room: what it does must not wait.
+  virtual void submit_all(const MoveSource& next) {
+    while (const Move* move = next()) submit(*move);
+  }
 
   Handle isend(DirList to, Addr src, uint64_t n, DType t, uint16_t step = 0);
   Handle irecv(DirList from, Addr dst, uint64_t n, DType t, uint16_t step = 0);
