@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "models/core/calendar.h"
@@ -75,7 +76,7 @@ class alignas(64) Hop {
     m_link = link;
     m_framing = framing;
     m_latency = static_cast<uint32_t>(std::min<Ps>(link.latency, kNotShort));
-    forget_lengths();
+    keep_lengths_anew();
   }
 
   /// Moves `t` across: head_out = first free instant, tail_out = max(end of the reserved time, tail_in), then latency.
@@ -90,19 +91,19 @@ class alignas(64) Hop {
   template <Channel kChannel>
   void pass_as(Ps now, Ps& head, Ps& tail, uint64_t payload) {
     const auto c = static_cast<size_t>(kChannel);
-    if (m_payload[c] != payload && !keep_length(c, payload)) return pass_rarely(kChannel, now, head, tail, payload);
-    if (++m_passes[c] == kManyPasses) settle();
+    Ps duration;
+    if (!known_duration<kChannel>(payload, duration)) return pass_rarely(kChannel, now, head, tail, payload);
     Calendar::Interval& last = m_last[c];
     Calendar::Slot slot;
     // What lies before the latest interval is only looked at when it matters, for it is in another line.
     if (head < last.begin || (head > last.end && last.end > now)) {
-      slot = Calendar::reserve_in(last, m_busy[c], now, head, m_duration[c]);
+      slot = Calendar::reserve_in(last, m_busy[c], now, head, duration);
     } else {
       if (head > last.end) last.begin = last.end = head;
       slot.begin = last.end;
-      slot.end = last.end += m_duration[c];
+      slot.end = last.end += duration;
     }
-    if (kChannel == Channel::Data && slot.begin != head) m_settled.waited += slot.begin - head;
+    if (kChannel == Channel::Data && slot.begin != head) add_waited(slot.begin - head);
     tail = std::max(slot.end, tail) + m_latency;
     head = slot.begin + m_latency;
   }
@@ -110,55 +111,106 @@ class alignas(64) Hop {
   const Framing& framing() const { return m_framing; }
   HopStats stats() const {
     HopStats out = m_settled;
-    for (size_t c = 0; c < kChannels; ++c) add_passes(out, c);
+    add_kept(out);
     return out;
   }
   /// Every pass is told to `tap`, granted routes included; null: to nobody.
   /// Watching changes nothing about a hop.
   void observe(const observe::Tap* tap) {
     settle();
-    forget_lengths();  // so that the next pass looks
     m_tap = tap;
+    keep_lengths_anew();
   }
 
  private:
   static constexpr size_t kChannels = 2;
+  // What messages of some lengths cost is kept, and how many pass is counted: traffic comes in few lengths, and
+  // divisions are dear. Data comes in two (a move's last message is an odd one), with header-only requests in between.
+  enum Kept : size_t { kData, kData2, kControl, kLengths, kHeader = kLengths, kKept };
   static constexpr uint16_t kNoPayload = 0xFFFF;
   static constexpr uint32_t kNotShort = ~uint32_t{0};
-  static constexpr uint32_t kManyPasses = 1u << 30;
 
-  void forget_lengths() { m_payload[0] = m_payload[1] = kNoPayload; }
-  void add_passes(HopStats& out, size_t c) const {
-    if (m_passes[c] != 0) add(out, c, m_passes[c], m_payload[c], m_wire[c], m_duration[c]);
+  template <Channel kChannel>
+  bool known_duration(uint64_t payload, Ps& duration) {
+    if (kChannel == Channel::Control) {
+      if (m_payload[kControl] != payload && !keep_length(kControl, payload)) return false;
+      duration = m_duration[kControl];
+      return count(kControl);
+    }
+    Kept k = kData;
+    if (m_payload[kData] != payload) {
+      if (m_payload[kData2] == payload) {
+        k = kData2;
+      } else if (payload == 0 && m_header_duration != 0) {
+        duration = m_header_duration;
+        return count(kHeader);
+      } else if (!keep_length(kData, payload)) {
+        return false;
+      }
+    }
+    duration = m_duration[k];
+    return count(k);
   }
-  static void add(HopStats& out, size_t c, uint64_t passes, uint64_t payload, uint64_t wire, Ps duration) {
+  bool count(Kept k) {
+    if (++m_passes[k] == std::numeric_limits<uint8_t>::max()) settle();
+    return true;
+  }
+  void add_waited(Ps time) {
+    if (time >= kNotShort - m_waited) {
+      settle();
+      m_settled.waited += time;
+    } else {
+      m_waited += static_cast<uint32_t>(time);
+    }
+  }
+  /// The next pass of every length looks at all that matters.
+  void keep_lengths_anew() {
+    m_payload[kData] = m_payload[kData2] = m_payload[kControl] = kNoPayload;
+    const Ps duration = duration_of(0);
+    const bool fits = duration <= std::numeric_limits<uint16_t>::max();
+    m_header_duration = keeps_lengths() && fits ? static_cast<uint16_t>(duration) : 0;
+  }
+  bool keeps_lengths() const { return m_tap == nullptr && m_latency != kNotShort; }
+  Ps duration_of(uint64_t payload) const {
+    return transfer_ps(m_framing.wire_bytes(payload), m_link.bytes_per_second);
+  }
+  void add_kept(HopStats& out) const {
+    out.waited += m_waited;
+    for (size_t k = 0; k < kKept; ++k) {
+      if (m_passes[k] == 0) continue;
+      const uint64_t payload = k == kHeader ? 0 : m_payload[k];
+      const Ps duration = k == kHeader ? m_header_duration : m_duration[k];
+      add(out, k == kControl ? Channel::Control : Channel::Data, m_passes[k], payload, m_framing.wire_bytes(payload),
+          duration);
+    }
+  }
+  static void add(HopStats& out, Channel channel, uint64_t passes, uint64_t payload, uint64_t wire, Ps duration) {
     out.transactions += passes;
     out.payload_bytes += payload * passes;
     out.wire_bytes += wire * passes;
-    if (c == static_cast<size_t>(Channel::Data)) {
+    if (channel == Channel::Data) {
       out.busy += duration * passes;
     } else {
       out.control_wire_bytes += wire * passes;
     }
   }
   void settle() {
-    for (size_t c = 0; c < kChannels; ++c) {
-      add_passes(m_settled, c);
-      m_passes[c] = 0;
-    }
+    add_kept(m_settled);
+    for (uint8_t& n : m_passes) n = 0;
+    m_waited = 0;
   }
-  /// What a message of this length costs is kept: traffic comes in few lengths, and divisions are dear. False: it is
-  /// watched, or too large for that.
-  [[gnu::noinline]] bool keep_length(size_t c, uint64_t payload) {
-    if (m_tap != nullptr || payload >= kNoPayload || m_latency == kNotShort) return false;
-    const uint64_t wire = m_framing.wire_bytes(payload);
-    const Ps duration = transfer_ps(wire, m_link.bytes_per_second);
-    if (duration == 0 || duration >= kNotShort || wire >= kNotShort) return false;
-    add_passes(m_settled, c);
-    m_passes[c] = 0;
-    m_payload[c] = static_cast<uint16_t>(payload);
-    m_wire[c] = static_cast<uint32_t>(wire);
-    m_duration[c] = static_cast<uint32_t>(duration);
+  /// Takes the place of what was kept as `k`; of data the older of two. False: it is watched, or too large for that.
+  [[gnu::noinline]] bool keep_length(Kept k, uint64_t payload) {
+    if (!keeps_lengths() || payload >= kNoPayload) return false;
+    const Ps duration = duration_of(payload);
+    if (duration == 0 || duration >= kNotShort) return false;
+    settle();
+    if (k == kData) {
+      m_payload[kData2] = m_payload[kData];
+      m_duration[kData2] = m_duration[kData];
+    }
+    m_payload[k] = static_cast<uint16_t>(payload);
+    m_duration[k] = static_cast<uint32_t>(duration);
     return true;
   }
   [[gnu::noinline, gnu::cold]] void pass_rarely(Channel channel, Ps now, Ps& head, Ps& tail, uint64_t payload) {
@@ -166,7 +218,7 @@ class alignas(64) Hop {
     const uint64_t wire = m_framing.wire_bytes(payload);
     const Ps duration = transfer_ps(wire, m_link.bytes_per_second);
     const Calendar::Slot slot = Calendar::reserve_in(m_last[c], m_busy[c], now, head, duration);
-    add(m_settled, c, 1, payload, wire, duration);
+    add(m_settled, channel, 1, payload, wire, duration);
     if (channel == Channel::Data) m_settled.waited += slot.begin - head;
     if (m_tap != nullptr) {
       observe::Event e;
@@ -182,15 +234,16 @@ class alignas(64) Hop {
     head = slot.begin + m_link.latency;
   }
 
-  // All of these by channel.
-  Calendar::Interval m_last[kChannels] = {};  ///< the calendars' latest intervals
-  uint32_t m_passes[kChannels] = {};          ///< of length m_payload, not yet in m_settled
-  uint32_t m_duration[kChannels] = {};        ///< of a message of length m_payload
-  uint32_t m_wire[kChannels] = {};            ///< its bytes on the wire
-  uint16_t m_payload[kChannels] = {kNoPayload, kNoPayload};
-  uint32_t m_latency = 0;
+  Calendar::Interval m_last[kChannels] = {};  ///< by channel: the calendars' latest intervals
+  uint32_t m_duration[kLengths] = {};         ///< of a message of length m_payload
+  uint16_t m_payload[kLengths] = {kNoPayload, kNoPayload, kNoPayload};
+  uint16_t m_header_duration = 0;  ///< of a header-only message on the data channel; 0: not kept
+  uint32_t m_latency = 0;          ///< m_link.latency, in the line that every pass touches
+  // Not yet in m_settled.
+  uint32_t m_waited = 0;
+  uint8_t m_passes[kKept] = {};
 
-  Calendar::Intervals m_busy[kChannels];  ///< the intervals before the latest one
+  Calendar::Intervals m_busy[kChannels];  ///< by channel: the intervals before the latest one
   LinkParams m_link{1, 0};
 
   HopStats m_settled;
