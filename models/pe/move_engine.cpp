@@ -25,11 +25,10 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
     if (link.qp >= m_lane_of_qp.size()) m_lane_of_qp.resize(link.qp + 1, -1);
     m_lane_of_qp[link.qp] = static_cast<int16_t>(m_lanes.size() - 1);
   }
-  for (auto& state : m_pool) {
-    if (state->handle == 0) continue;
-    state->handle = 0;
-    m_free.push_back(state.get());
-  }
+  m_free.clear();
+  m_free_states.clear();
+  for (auto& block : m_queued) free_block(block.get());
+  for (uint32_t i = 0; i < m_states.size() * kBlock; ++i) m_free_states.push_back(static_cast<uint16_t>(i));
   m_listed.clear();
   m_first_handle += m_done.size();
   m_done.clear();
@@ -46,67 +45,89 @@ size_t MoveEngine::lane_index(tl::Dir dir) const {
   throw tl::ProtocolError(fmt::format("PE {} has no neighbour in direction {}", m_flat_pe, tl::to_string(dir)));
 }
 
-MoveEngine::MoveState& MoveEngine::acquire_state() {
+void MoveEngine::free_block(Queued* block) {
+  for (uint32_t i = 0; i < kBlock; ++i) m_free.push_back(&block[i]);
+}
+
+MoveEngine::Queued& MoveEngine::acquire_queued() {
   if (m_free.empty()) {
-    m_pool.push_back(std::make_unique<MoveState>());
-    m_free.push_back(m_pool.back().get());
+    m_queued.push_back(std::make_unique<Queued[]>(kBlock));
+    free_block(m_queued.back().get());
   }
-  MoveState& m = *m_free.back();
+  Queued& q = *m_free.back();
   m_free.pop_back();
+  return q;
+}
+
+void MoveEngine::start(Queued& q) {
+  if (q.state != kNoState) return;
+  if (m_free_states.empty()) {
+    const auto first = static_cast<uint32_t>(m_states.size()) * kBlock;
+    m_states.push_back(std::make_unique<MoveState[]>(kBlock));
+    for (uint32_t i = 0; i < kBlock; ++i) m_free_states.push_back(static_cast<uint16_t>(first + i));
+  }
+  q.state = m_free_states.back();
+  m_free_states.pop_back();
+  MoveState& m = state(q);
+  m.move = &q;
+  m.item = static_cast<uint8_t>(item_bytes(q.dtype));
+  m.pieces = static_cast<uint32_t>(ceil_div(q.count, q.piece_elems));
+  if (m.pieces > 1 && m.ring == nullptr) m.ring = std::make_unique<Piece[]>(kWindow);
+  m.computes = q.local != 0 || q.n_from > 1 || q.divisor > 1;
   m.opened = m.loaded = m.computed = m.stored = m.retired = 0;
   for (int i = 0; i < 4; ++i) m.received[i] = m.sent[i] = 0;
-  m.listed = m.drained = false;
+  m.drained = false;
   m.dirty = true;
   m.next_time = m.lazy_time = kNever;
-  return m;
+  m_listed.push_back(&m);
 }
 
-void MoveEngine::list(MoveState* m) {
-  if (m->listed) return;
-  m->listed = true;
-  m_listed.push_back(m);
-}
-
-void MoveEngine::pass_on(RingBuffer<MoveState*>& queue) {
+void MoveEngine::pass_on(RingBuffer<Queued*>& queue) {
   queue.pop_front();
   if (queue.empty()) return;
-  list(queue.front());
-  queue.front()->dirty = m_ripple = true;
+  start(*queue.front());
+  state(*queue.front()).dirty = m_ripple = true;
 }
 
 tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
   (void)now;
   tl::check_move(move);
   const tl::Handle handle = m_first_handle + m_done.size();
-  m_done.push_back(move.count == 0);
   if (move.count == 0) {
+    m_done.push_back(true);
     forget_done();
     return handle;
   }
-  MoveState& m = acquire_state();
-  m.move = move;
-  m.handle = handle;
-  m.item = static_cast<uint8_t>(item_bytes(move.dtype));
   const uint32_t bytes = tl::piece_bytes(move, [this](tl::Dir d) { return m_lanes[lane_index(d)].link.slot_bytes; });
-  m.piece_elems = bytes / m.item;
-  m.pieces = static_cast<uint32_t>(ceil_div(move.count, m.piece_elems));
-  if (m.pieces > 1 && m.ring == nullptr) m.ring = std::make_unique<Piece[]>(kWindow);
-  m.computes = move.local != 0 || move.from.size() > 1 || move.divisor > 1;
+  m_done.push_back(false);
+  Queued& q = acquire_queued();
+  q.local = move.local;
+  q.store = move.store;
+  q.count = move.count;
+  q.divisor = static_cast<uint32_t>(move.divisor);
+  q.handle = static_cast<uint32_t>(handle);
+  q.step = move.step;
+  q.recv_step = tl::received_step(move);
+  q.state = kNoState;
+  q.dtype = move.dtype;
+  q.op = move.op;
+  q.n_from = move.from.size() & 7;
+  q.n_to = move.to.size() & 7;
+  q.local_last = move.local_last;
+  q.piece_elems = bytes / item_bytes(move.dtype);
   bool head = move.from.empty() && move.to.empty();
-  for (size_t i = 0; i < move.from.size(); ++i) {
-    m.from[i] = static_cast<uint16_t>(lane_index(move.from[i]));
-    auto& queue = m_lanes[m.from[i]].receiving;
-    queue.push_back(&m);
-    head = head || queue.front() == &m;
-  }
-  for (size_t i = 0; i < move.to.size(); ++i) {
-    m.to[i] = static_cast<uint16_t>(lane_index(move.to[i]));
-    auto& queue = m_lanes[m.to[i]].sending;
-    queue.push_back(&m);
-    head = head || queue.front() == &m;
-  }
+  const auto queue_up = [&](const tl::DirList& dirs, uint16_t* lanes, RingBuffer<Queued*> Lane::*queue) {
+    for (size_t i = 0; i < dirs.size(); ++i) {
+      lanes[i] = static_cast<uint16_t>(lane_index(dirs[i]));
+      RingBuffer<Queued*>& waiting = m_lanes[lanes[i]].*queue;
+      waiting.push_back(&q);
+      head = head || waiting.size() == 1;
+    }
+  };
+  queue_up(move.from, q.from, &Lane::receiving);
+  queue_up(move.to, q.to, &Lane::sending);
   if (head) {
-    list(&m);
+    start(q);
     m_ripple = true;
   }
   ++m_in_flight;
@@ -127,7 +148,7 @@ bool MoveEngine::lane_idle(tl::Dir dir) const {
 std::optional<Ps> MoveEngine::message_came(QpId qp, Ps ready, Ps now) {
   Lane* lane = lane_of(qp);
   if (lane == nullptr || lane->receiving.empty()) return std::nullopt;
-  MoveState& m = *lane->receiving.front();
+  MoveState& m = state(*lane->receiving.front());
   if (ready > now) {
     wake_at(m, ready);
   } else {
@@ -140,7 +161,7 @@ std::optional<Ps> MoveEngine::credit_came(QpId qp, Ps at) {
   Lane* lane = lane_of(qp);
   if (lane == nullptr || lane->sending.empty() || lane->credit_since == kNotWaiting) return std::nullopt;
   const Ps when = std::max(at, lane->credit_since);
-  wake_at(*lane->sending.front(), when);
+  wake_at(state(*lane->sending.front()), when);
   return when;
 }
 
@@ -159,17 +180,15 @@ std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited, Caller caller
         finished = true;
       }
     }
-    if (finished) {
-      m_listed.erase(
-          std::remove_if(m_listed.begin(), m_listed.end(), [](const MoveState* m) { return m->retired == m->pieces; }),
-          m_listed.end());
-    }
+    if (finished) forget_finished();
   } while (m_ripple);
+  const bool awaits_one = awaited != kNobody && awaited != kEverybody;
+  const auto awaited_low = static_cast<uint32_t>(awaited);
   Ps next = kNever;
   Ps all_done = 0;  // when the last move is, or never if one waits for something from outside
   for (const MoveState* m : m_listed) {
     next = std::min(next, m->next_time);
-    if (m_starved || awaited == m->handle) next = std::min(next, m->lazy_time);
+    if (m_starved || (awaits_one && awaited_low == m->move->handle)) next = std::min(next, m->lazy_time);
     all_done = std::max(all_done, m->lazy_time);
   }
   if (awaited == kEverybody && all_done != 0) next = std::min(next, all_done);
@@ -199,8 +218,8 @@ void MoveEngine::advance(MoveState& m, Ps now) {
 }
 
 uint32_t MoveEngine::piece_count(const MoveState& m, uint32_t i) const {
-  const uint64_t begin = uint64_t{i} * m.piece_elems;
-  return static_cast<uint32_t>(std::min<uint64_t>(m.piece_elems, m.move.count - begin));
+  const uint64_t begin = uint64_t{i} * m.move->piece_elems;
+  return static_cast<uint32_t>(std::min<uint64_t>(m.move->piece_elems, m.move->count - begin));
 }
 
 bool MoveEngine::open(MoveState& m, uint32_t i) {
@@ -262,10 +281,10 @@ uint8_t* MoveEngine::payload(uint8_t* slot) const {
 }
 
 void MoveEngine::advance_loads(MoveState& m, Ps now) {
-  if (m.move.local == 0) return;
+  if (m.move->local == 0) return;
   // Far enough ahead to cover the memory's latency, and no further: what is staged early has left the caches of the
   // host when it is needed.
-  const uint32_t ahead = std::max<uint32_t>(2, kLoadAheadBytes / (m.piece_elems * m.item));
+  const uint32_t ahead = std::max<uint32_t>(2, kLoadAheadBytes / (m.move->piece_elems * m.item));
   while (m.loaded < m.pieces && m.loaded < m.computed + ahead && open(m, m.loaded)) {
     Piece& p = m.piece(m.loaded);
     if (m_parts.dma->in_free() > now) {
@@ -273,7 +292,7 @@ void MoveEngine::advance_loads(MoveState& m, Ps now) {
       break;
     }
     if (!stage(m, p)) break;
-    const Addr src = m.move.local + piece_offset(m, m.loaded);
+    const Addr src = m.move->local + piece_offset(m, m.loaded);
     if (!allowed(m, m_parts.dma->reaches_memory(src, uint64_t{p.count} * m.item), now, now)) break;
     const Dma::Result r = m_parts.dma->read(now, src, payload(m_parts.tcm->data(p.stage)), uint64_t{p.count} * m.item);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("load", src, r.status);
@@ -283,9 +302,9 @@ void MoveEngine::advance_loads(MoveState& m, Ps now) {
 }
 
 void MoveEngine::advance_receives(MoveState& m, Ps now) {
-  for (size_t s = 0; s < m.move.from.size(); ++s) {
-    Lane& lane = m_lanes[m.from[s]];
-    while (m.received[s] < m.pieces && lane.receiving.front() == &m && open(m, m.received[s])) {
+  for (size_t s = 0; s < m.move->n_from; ++s) {
+    Lane& lane = m_lanes[m.move->from[s]];
+    while (m.received[s] < m.pieces && lane.receiving.front() == m.move && open(m, m.received[s])) {
       const auto message = m_parts.ipcq->front(lane.qp);
       if (!message) {
         lane.message_since = std::min(lane.message_since, now);
@@ -301,12 +320,12 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
       if (m_functional) {
         ipcq::SlotHeader header;
         std::memcpy(&header, m_parts.tcm->data(message->tcm_offset), sizeof header);
-        const ipcq::SlotHeader expected = tl::make_header(m_header.group, m_header.seq, tl::received_step(m.move),
-                                                          m.move.dtype, bytes, lane.link.peer_flat_pe, m.received[s]);
+        const ipcq::SlotHeader expected = tl::make_header(m_header.group, m_header.seq, m.move->recv_step,
+                                                          m.move->dtype, bytes, lane.link.peer_flat_pe, m.received[s]);
         const std::string mismatch = tl::check_header(header, expected);
         if (!mismatch.empty()) {
           throw tl::ProtocolError(fmt::format("PE {} direction {} (QP {}): {}", m_flat_pe,
-                                              tl::to_string(m.move.from[s]), value(lane.qp), mismatch));
+                                              tl::to_string(dir_of(m.move->from[s])), value(lane.qp), mismatch));
         }
       }
       if (lane.message_since != kNotWaiting) end_wait(lane.message_since, now, observe::Wait::Message, lane.qp);
@@ -327,9 +346,9 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
 void MoveEngine::advance_computes(MoveState& m, Ps now) {
   while (m.computed < m.pieces) {
     const uint32_t i = m.computed;
-    if (m.move.local != 0 && m.loaded <= i) break;
+    if (m.move->local != 0 && m.loaded <= i) break;
     bool all = true;
-    for (size_t s = 0; s < m.move.from.size(); ++s) all = all && m.received[s] > i;
+    for (size_t s = 0; s < m.move->n_from; ++s) all = all && m.received[s] > i;
     if (!all) break;
     Piece& p = m.piece(i);
     if (p.load_ready > now) {
@@ -340,23 +359,23 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
     if (m.computes) {
       if (!may_release(m, p, now) || !stage(m, p)) break;
       uint8_t* acc = m_parts.tcm->data(p.stage) + ipcq::kHeaderBytes;
-      const uint8_t* left = m.move.local != 0 ? acc : nullptr;
+      const uint8_t* left = m.move->local != 0 ? acc : nullptr;
       uint32_t passes = 0;
-      for (size_t s = 0; s < m.move.from.size(); ++s) {
+      for (size_t s = 0; s < m.move->n_from; ++s) {
         const uint8_t* slot = m_parts.tcm->data(p.slot_offset[s]) + ipcq::kHeaderBytes;
         if (left == nullptr) {
           left = slot;
           continue;
         }
-        const auto [a, b] = m.move.local_last ? std::pair{slot, left} : std::pair{left, slot};
-        if (m_functional) reduce(m.move.op, m.move.dtype, acc, a, b, p.count);
+        const auto [a, b] = m.move->local_last ? std::pair{slot, left} : std::pair{left, slot};
+        if (m_functional) reduce(m.move->op, m.move->dtype, acc, a, b, p.count);
         left = acc;
         ++passes;
       }
-      if (m.move.divisor > 1) {
+      if (m.move->divisor > 1) {
         if (m_functional) {
           if (left != acc) std::memcpy(acc, left, uint64_t{p.count} * m.item);
-          divide(m.move.dtype, acc, p.count, m.move.divisor);
+          divide(m.move->dtype, acc, p.count, m.move->divisor);
         }
         ++passes;
       }
@@ -371,8 +390,8 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
 
 bool MoveEngine::may_release(MoveState& m, const Piece& p, Ps now) {
   if (m_may_wait || !p.slots_held) return true;
-  for (size_t s = 0; s < m.move.from.size(); ++s) {
-    if (!allowed(m, m_parts.ipcq->reaches_pe(m_lanes[m.from[s]].qp), now, now)) return false;
+  for (size_t s = 0; s < m.move->n_from; ++s) {
+    if (!allowed(m, m_parts.ipcq->reaches_pe(m_lanes[m.move->from[s]].qp), now, now)) return false;
   }
   return true;
 }
@@ -391,9 +410,9 @@ std::optional<Ps> MoveEngine::output_start(MoveState& m, uint32_t i, Ps now) {
 }
 
 void MoveEngine::advance_sends(MoveState& m, Ps now) {
-  for (size_t d = 0; d < m.move.to.size(); ++d) {
-    Lane& lane = m_lanes[m.to[d]];
-    while (m.sent[d] < m.pieces && lane.sending.front() == &m) {
+  for (size_t d = 0; d < m.move->n_to; ++d) {
+    Lane& lane = m_lanes[m.move->to[d]];
+    while (m.sent[d] < m.pieces && lane.sending.front() == m.move) {
       const std::optional<Ps> ready = output_start(m, m.sent[d], now);
       if (!ready) break;
       const auto credit = m_parts.ipcq->credit_time(lane.qp);
@@ -402,7 +421,7 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
           // The queue hardware records a send to a disabled queue pair; nothing would ever wake this move.
           m_parts.ipcq->take_send_slot(lane.qp, 0);
           throw tl::ProtocolError(fmt::format("PE {}: send in direction {} to the disabled QP {}", m_flat_pe,
-                                              tl::to_string(m.move.to[d]), value(lane.qp)));
+                                              tl::to_string(dir_of(m.move->to[d])), value(lane.qp)));
         }
         lane.credit_since = std::min(lane.credit_since, *ready);
         break;
@@ -418,11 +437,11 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
       const SendSlot slot = m_parts.ipcq->take_send_slot(lane.qp, bytes);
       if (slot.address == 0) {
         throw tl::ProtocolError(fmt::format("PE {}: QP {} of direction {} refused a message of {} bytes", m_flat_pe,
-                                            value(lane.qp), tl::to_string(m.move.to[d]), bytes));
+                                            value(lane.qp), tl::to_string(dir_of(m.move->to[d])), bytes));
       }
       if (m_functional) {
         const ipcq::SlotHeader header =
-            tl::make_header(m_header.group, m_header.seq, m.move.step, m.move.dtype, payload, m_flat_pe, m.sent[d]);
+            tl::make_header(m_header.group, m_header.seq, m.move->step, m.move->dtype, payload, m_flat_pe, m.sent[d]);
         std::memcpy(data, &header, sizeof header);
       }
       const uint32_t wire = m_parts.config->ipcq.header_on_wire ? bytes : payload;
@@ -473,12 +492,12 @@ void MoveEngine::tell_send(const Lane& lane, const SendSlot& slot, Ps now, Ps ta
 }
 
 void MoveEngine::advance_stores(MoveState& m, Ps now) {
-  if (m.move.store == 0) return;
+  if (m.move->store == 0) return;
   while (m.stored < m.pieces) {
     const std::optional<Ps> start = output_start(m, m.stored, now);
     if (!start) break;
     Piece& p = m.piece(m.stored);
-    const Addr dst = m.move.store + piece_offset(m, m.stored);
+    const Addr dst = m.move->store + piece_offset(m, m.stored);
     const bool ours = m_parts.dma->reaches_memory(dst, uint64_t{p.count} * m.item);
     if (!may_release(m, p, now) || !allowed(m, ours, *start, now)) break;
     const Dma::Result r = m_parts.dma->write(*start, dst, payload(accumulator(m, p)), uint64_t{p.count} * m.item);
@@ -491,8 +510,8 @@ void MoveEngine::advance_stores(MoveState& m, Ps now) {
 }
 
 bool MoveEngine::issued(const MoveState& m, uint32_t i) {
-  bool out = m.move.store == 0 || m.stored > i;
-  for (size_t d = 0; d < m.move.to.size(); ++d) out = out && m.sent[d] > i;
+  bool out = m.move->store == 0 || m.stored > i;
+  for (size_t d = 0; d < m.move->n_to; ++d) out = out && m.sent[d] > i;
   return out;
 }
 
@@ -532,8 +551,8 @@ bool MoveEngine::advance_retires(MoveState& m, Ps now) {
 void MoveEngine::release_slots(MoveState& m, uint32_t i, Ps at) {
   Piece& p = m.piece(i);
   if (!p.slots_held) return;
-  for (size_t s = 0; s < m.move.from.size(); ++s) {
-    m_parts.ipcq->release(m_lanes[m.from[s]].qp, m.first_ticket[s] + i, at);
+  for (size_t s = 0; s < m.move->n_from; ++s) {
+    m_parts.ipcq->release(m_lanes[m.move->from[s]].qp, m.first_ticket[s] + i, at);
   }
   p.slots_held = false;
 }
@@ -543,11 +562,23 @@ void MoveEngine::forget_done() {
 }
 
 void MoveEngine::finish(MoveState& m) {
-  m_done[static_cast<uint32_t>(m.handle - m_first_handle)] = true;
+  m_done[m.move->handle - static_cast<uint32_t>(m_first_handle)] = true;
   forget_done();
-  m.handle = 0;
   --m_in_flight;
-  m_free.push_back(&m);
+}
+
+/// Only here, where nobody walks over m_listed, do finished moves give their place to others.
+void MoveEngine::forget_finished() {
+  size_t kept = 0;
+  for (MoveState* m : m_listed) {
+    if (m->retired == m->pieces) {
+      m_free_states.push_back(m->move->state);
+      m_free.push_back(m->move);
+    } else {
+      m_listed[kept++] = m;
+    }
+  }
+  m_listed.resize(kept);
 }
 
 void MoveEngine::fault(const char* what, Addr address, tlm::tlm_response_status status) {
@@ -562,25 +593,25 @@ std::string MoveEngine::waiting_for(Ps now) const {
   for (const MoveState* m : m_listed) {
     if (m->retired == m->pieces) continue;
     std::string why;
-    for (size_t s = 0; s < m->move.from.size(); ++s) {
-      const Lane& lane = m_lanes[m->from[s]];
+    for (size_t s = 0; s < m->move->n_from; ++s) {
+      const Lane& lane = m_lanes[m->move->from[s]];
       if (m->received[s] >= m->pieces) continue;
-      if (lane.receiving.front() == m && !m_parts.ipcq->front(lane.qp)) {
+      if (lane.receiving.front() == m->move && !m_parts.ipcq->front(lane.qp)) {
         why += fmt::format("{}a message from {} (QP {}, piece {}/{})", why.empty() ? "" : ", ",
-                           tl::to_string(m->move.from[s]), value(lane.qp), m->received[s], m->pieces);
+                           tl::to_string(dir_of(m->move->from[s])), value(lane.qp), m->received[s], m->pieces);
       }
     }
-    for (size_t d = 0; d < m->move.to.size(); ++d) {
-      const Lane& lane = m_lanes[m->to[d]];
+    for (size_t d = 0; d < m->move->n_to; ++d) {
+      const Lane& lane = m_lanes[m->move->to[d]];
       if (m->sent[d] >= m->computed) continue;
-      if (lane.sending.front() == m && !m_parts.ipcq->credit_time(lane.qp)) {
+      if (lane.sending.front() == m->move && !m_parts.ipcq->credit_time(lane.qp)) {
         why += fmt::format("{}a credit towards {} (QP {}, credits {}, piece {}/{})", why.empty() ? "" : ", ",
-                           tl::to_string(m->move.to[d]), value(lane.qp), m_parts.ipcq->credits(lane.qp), m->sent[d],
+                           tl::to_string(dir_of(m->move->to[d])), value(lane.qp), m_parts.ipcq->credits(lane.qp), m->sent[d],
                            m->pieces);
       }
     }
     if (why.empty()) continue;
-    out += fmt::format("{}step {} waits for {}", out.empty() ? "" : "; ", m->move.step, why);
+    out += fmt::format("{}step {} waits for {}", out.empty() ? "" : "; ", m->move->step, why);
   }
   (void)now;
   return out;

@@ -96,8 +96,23 @@ class MoveEngine {
   static constexpr uint32_t kLoadAheadBytes = 64 << 10;
   static constexpr uint32_t kWindow = 8;  ///< pieces of one move in flight
 
-  // Pieces and moves are kept small: sixteen moves of a PE are under way, and the host has to hold those of every PE in
-  // its caches.
+  // A PE has sixteen moves queued, and some more under way; the host has to hold those of every PE in its caches. So
+  // what waits for its turn takes one cache line, and a move gets the rest when it is the oldest one on a queue pair.
+  static constexpr uint16_t kNoState = 0xFFFF;
+  struct alignas(64) Queued {
+    Addr local, store;
+    uint64_t count;
+    uint32_t divisor;
+    uint32_t handle;  ///< its low half
+    uint32_t piece_elems;
+    uint16_t step, recv_step;
+    uint16_t from[4], to[4];  ///< lane indices
+    uint16_t state;           ///< index of its MoveState
+    DType dtype;
+    ReduceOp op;
+    uint8_t n_from : 3, n_to : 3;
+    bool local_last : 1;
+  };
   struct Piece {
     uint32_t count = 0;
     uint32_t stage = kUnstaged;  ///< TCM offset of header + payload
@@ -108,32 +123,29 @@ class MoveEngine {
     bool slots_held = false;
   };
   static constexpr uint32_t kUnstaged = ~uint32_t{0};
-  // By cache line: what decides whether it is looked at, the counts per direction, the move, the piece.
+  // By cache line: what decides whether it is looked at and how far it is, the messages per direction, the piece.
   struct alignas(64) MoveState {
-    tl::Handle handle = 0;
+    Queued* move = nullptr;
     Ps next_time = kNever;  ///< when it can go on by itself
     Ps lazy_time = kNever;  ///< when its oldest piece is done with its transfers, if nothing else waits for that
-    bool listed = false;
     bool dirty = true;      ///< something happened that may let it go on
     bool drained = false;   ///< every transfer is issued
     bool computes = false;  ///< the accumulator is in the staging area, else it is the received slot
     uint8_t item = 4;
-    uint32_t piece_elems = 0;
     uint32_t pieces = 0;
     uint32_t opened = 0, loaded = 0, computed = 0, stored = 0, retired = 0;
+    std::unique_ptr<Piece[]> ring;  ///< index modulo kWindow; only used by moves of several pieces
 
     uint32_t received[4] = {}, sent[4] = {};
-    uint16_t from[4] = {}, to[4] = {};  ///< lane indices
-    std::unique_ptr<Piece[]> ring;      ///< index modulo kWindow; only used by moves of several pieces
-
-    tl::Move move;
     uint64_t first_ticket[4] = {};  ///< of the messages received per source: those of a move follow each other
-    Piece single;                   ///< of a move that is one piece, as most are in short collectives
+
+    Piece single;  ///< of a move that is one piece, as most are in short collectives
     Piece& piece(uint32_t i) { return pieces == 1 ? single : ring[i % kWindow]; }
   };
+  static_assert(sizeof(Queued) == 64 && sizeof(MoveState) == 192);
   // Two cache lines, and the route.
   struct alignas(64) Lane {
-    RingBuffer<MoveState*> receiving, sending;
+    RingBuffer<Queued*> receiving, sending;
     Ps message_since = kNotWaiting, credit_since = kNotWaiting;
     QpId qp{};
     launch::LinkEntry link;
@@ -141,8 +153,13 @@ class MoveEngine {
   };
 
   size_t lane_index(tl::Dir dir) const;
-  MoveState& acquire_state();
-  void list(MoveState* m);
+  tl::Dir dir_of(uint16_t lane) const { return static_cast<tl::Dir>(m_lane_dirs[lane]); }
+  Queued& acquire_queued();
+  void free_block(Queued* block);
+  MoveState& state(const Queued& q) { return m_states[q.state / kBlock][q.state % kBlock]; }
+  const MoveState& state(const Queued& q) const { return m_states[q.state / kBlock][q.state % kBlock]; }
+  /// Gives the move a state and lists it, unless it has one.
+  void start(Queued& q);
   void advance(MoveState& m, Ps now);
   void advance_loads(MoveState& m, Ps now);
   void advance_receives(MoveState& m, Ps now);
@@ -151,10 +168,10 @@ class MoveEngine {
   void advance_stores(MoveState& m, Ps now);
   bool advance_retires(MoveState& m, Ps now);
   uint32_t piece_count(const MoveState& m, uint32_t i) const;
-  uint64_t piece_offset(const MoveState& m, uint32_t i) const { return uint64_t{i} * m.piece_elems * m.item; }
+  uint64_t piece_offset(const MoveState& m, uint32_t i) const { return uint64_t{i} * m.move->piece_elems * m.item; }
   bool stage(MoveState& m, Piece& p);
   void unstage(const MoveState& m, uint64_t at);
-  static uint64_t stage_bytes(const MoveState& m) { return ipcq::kHeaderBytes + uint64_t{m.piece_elems} * m.item; }
+  static uint64_t stage_bytes(const MoveState& m) { return ipcq::kHeaderBytes + uint64_t{m.move->piece_elems} * m.item; }
   uint8_t* accumulator(const MoveState& m, const Piece& p) const;  ///< header first
   /// Where the data pointer of a transfer goes: null when the simulation moves no payload bytes.
   uint8_t* payload(uint8_t* slot) const;
@@ -173,13 +190,14 @@ class MoveEngine {
   }
   bool may_release(MoveState& m, const Piece& p, Ps now);
   void finish(MoveState& m);
+  void forget_finished();
   void forget_done();
   /// Gives the received slots back; their credits leave at `at`, when nothing reads them any more.
   void release_slots(MoveState& m, uint32_t i, Ps at);
   static bool issued(const MoveState& m, uint32_t i);  ///< every transfer of piece i
   void used_up(MoveState& m, uint32_t i);
   static void wake_at(MoveState& m, Ps t) { m.next_time = std::min(m.next_time, t); }
-  void pass_on(RingBuffer<MoveState*>& queue);
+  void pass_on(RingBuffer<Queued*>& queue);
   Lane* lane_of(QpId qp) {
     const size_t i = value(qp);
     return i < m_lane_of_qp.size() && m_lane_of_qp[i] >= 0 ? &m_lanes[static_cast<size_t>(m_lane_of_qp[i])] : nullptr;
@@ -211,8 +229,12 @@ class MoveEngine {
   uint64_t m_spare_bytes = 0;
 
   std::vector<uint64_t> m_spares;  ///< staging areas of m_spare_bytes that no piece uses
-  std::vector<MoveState*> m_free;
-  std::vector<std::unique_ptr<MoveState>> m_pool;
+  // Blocks of moves; those that are free, the ones used last on top.
+  static constexpr uint32_t kBlock = 8;
+  std::vector<std::unique_ptr<Queued[]>> m_queued;
+  std::vector<std::unique_ptr<MoveState[]>> m_states;
+  std::vector<Queued*> m_free;
+  std::vector<uint16_t> m_free_states;
   launch::ArgHeader m_header;
   uint32_t m_flat_pe = 0;
 };

@@ -57,7 +57,9 @@ void check_move(const Move& move) {
       }
     }
   }
-  if (move.divisor == 0) fail("the divisor is 0");
+  if (move.divisor == 0 || move.divisor > std::numeric_limits<uint32_t>::max()) {
+    fail(fmt::format("the divisor is {}, not between 1 and 2^32 - 1", move.divisor));
+  }
   if (move.local_last && (move.local == 0 || move.from.size() != 1)) {
     fail("local_last needs a local operand and exactly one direction to receive from");
   }
