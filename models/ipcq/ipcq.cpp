@@ -363,6 +363,17 @@ tlm::tlm_response_status Ipcq::credit(uint32_t id, uint64_t slots, uint32_t epoc
   return tlm::TLM_GENERIC_ERROR_RESPONSE;
 }
 
+void Ipcq::name_touched(uint32_t qp, HostLines& lines) const {
+  const Qp* q = find(qp);
+  if (q == nullptr) return;
+  lines.add(&m_parts);
+  lines.add(&m_listener);
+  lines.add(&m_qps[qp]);
+  q->queue.name_touched(lines);
+  lines.add(&q->stats);
+  if (m_listener != nullptr) m_listener->name_touched(QpId{qp}, lines);
+}
+
 QpResult Ipcq::would_take(uint32_t qp, uint32_t bytes) const {
   const Qp* q = find(qp);
   return q != nullptr ? q->queue.would_take(bytes) : QpResult::Disabled;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <tlm>
 
+#include "models/core/host_lines.h"
 #include "models/ipcq/queue_pair.h"
 #include "models/observe/tap.h"
 #include "models/tlm/sockets.h"
@@ -26,6 +27,8 @@ struct SendSlot {
 class IpcqListener {
  public:
   virtual ~IpcqListener() = default;
+  /// What it touches for a message or a credit of `qp`.
+  virtual void name_touched(QpId qp, HostLines& lines) const { (void)qp, (void)lines; }
   /// A message of `qp` counts from `ready` on / a credit of `qp` has come and counts from `at` on.
   virtual void on_message(QpId qp, Ps ready) = 0;
   virtual void on_credit(QpId qp, Ps at) = 0;
@@ -66,6 +69,8 @@ class IpcqPort {
     (void)qp;
     return false;
   }
+  /// What a message or a credit of `qp` touches here, for whoever sends many of them.
+  virtual void name_touched(uint32_t qp, HostLines& lines) const { (void)qp, (void)lines; }
   /// A message whose payload is in the slot at the tail: the fused NOTIFY. Times: when the doorbell and the payload's
   /// tail are here.
   /// Whether such a message would be refused now, and why; nothing is recorded. Asked before its bytes are put into

@@ -10,6 +10,7 @@
 
 #include "models/core/address_map.h"
 #include "models/core/config/system_config.h"
+#include "models/core/host_lines.h"
 #include "models/core/time.h"
 
 namespace ahbm::models {
@@ -88,6 +89,13 @@ class QueuePair {
   Ps last_ready() const { return m_last_ready; }  ///< when the newest message counts
   uint64_t taken() const { return m_taken; }
   uint64_t released() const { return m_released; }
+  void name_touched(HostLines& lines) const {
+    lines.add(&m_config);
+    lines.add(&m_arrived);
+    lines.add(&m_sent);
+    lines.add(m_rx.get());
+    lines.add(m_credit_at.get());
+  }
   bool clean() const { return m_arrived == m_released && m_credited == m_sent; }
 
  private:

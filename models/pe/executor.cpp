@@ -71,6 +71,12 @@ void Executor::wake(Ps at) {
   m_wake.notify(to_sc_time(at > now ? at - now : 0));
 }
 
+void Executor::name_touched(QpId qp, HostLines& lines) const {
+  lines.add(static_cast<const WakeQueue::Sleeper*>(this));
+  lines.add(&m_blocked);
+  m_engine.name_touched(qp, lines);
+}
+
 void Executor::on_message(QpId qp, Ps ready) {
   if (const auto at = m_engine.message_came(qp, ready, now_ps())) {
     wake(*at);

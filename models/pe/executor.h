@@ -100,6 +100,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   struct Aborted {};
   struct Reset {};
 
+  void name_touched(QpId qp, HostLines& lines) const override;
   void on_message(QpId qp, Ps ready) override;
   void on_credit(QpId qp, Ps at) override;
   void thread();

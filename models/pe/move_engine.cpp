@@ -59,8 +59,8 @@ MoveEngine::Queued& MoveEngine::acquire_queued() {
   return q;
 }
 
-void MoveEngine::start(Queued& q) {
-  if (q.state != kNoState) return;
+MoveEngine::MoveState& MoveEngine::start(Queued& q) {
+  if (q.state != kNoState) return state(q);
   if (m_free_states.empty()) {
     const auto first = static_cast<uint32_t>(m_states.size()) * kBlock;
     m_states.push_back(std::make_unique<MoveState[]>(kBlock));
@@ -80,13 +80,15 @@ void MoveEngine::start(Queued& q) {
   m.dirty = true;
   m.next_time = m.lazy_time = kNever;
   m_listed.push_back(&m);
+  return m;
 }
 
-void MoveEngine::pass_on(RingBuffer<Queued*>& queue) {
+void MoveEngine::pass_on(RingBuffer<Queued*>& queue, MoveState*& front) {
   queue.pop_front();
+  front = nullptr;
   if (queue.empty()) return;
-  start(*queue.front());
-  state(*queue.front()).dirty = m_ripple = true;
+  front = &start(*queue.front());
+  front->dirty = m_ripple = true;
 }
 
 tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
@@ -115,21 +117,18 @@ tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
   q.n_to = move.to.size() & 7;
   q.local_last = move.local_last;
   q.piece_elems = bytes / item_bytes(move.dtype);
-  bool head = move.from.empty() && move.to.empty();
-  const auto queue_up = [&](const tl::DirList& dirs, uint16_t* lanes, RingBuffer<Queued*> Lane::*queue) {
+  const auto queue_up = [&](const tl::DirList& dirs, uint16_t* lanes, auto queue, auto front) {
     for (size_t i = 0; i < dirs.size(); ++i) {
       lanes[i] = static_cast<uint16_t>(lane_index(dirs[i]));
-      RingBuffer<Queued*>& waiting = m_lanes[lanes[i]].*queue;
-      waiting.push_back(&q);
-      head = head || waiting.size() == 1;
+      Lane& lane = m_lanes[lanes[i]];
+      (lane.*queue).push_back(&q);
+      if ((lane.*queue).size() == 1) lane.*front = &start(q);
     }
   };
-  queue_up(move.from, q.from, &Lane::receiving);
-  queue_up(move.to, q.to, &Lane::sending);
-  if (head) {
-    start(q);
-    m_ripple = true;
-  }
+  queue_up(move.from, q.from, &Lane::receiving, &Lane::receiver);
+  queue_up(move.to, q.to, &Lane::sending, &Lane::sender);
+  if (move.from.empty() && move.to.empty()) start(q);
+  m_ripple = m_ripple || q.state != kNoState;
   ++m_in_flight;
   ++m_unissued;
   return handle;
@@ -147,8 +146,8 @@ bool MoveEngine::lane_idle(tl::Dir dir) const {
 
 std::optional<Ps> MoveEngine::message_came(QpId qp, Ps ready, Ps now) {
   Lane* lane = lane_of(qp);
-  if (lane == nullptr || lane->receiving.empty()) return std::nullopt;
-  MoveState& m = state(*lane->receiving.front());
+  if (lane == nullptr || lane->receiver == nullptr) return std::nullopt;
+  MoveState& m = *lane->receiver;
   if (ready > now) {
     wake_at(m, ready);
   } else {
@@ -157,11 +156,19 @@ std::optional<Ps> MoveEngine::message_came(QpId qp, Ps ready, Ps now) {
   return ready;
 }
 
+void MoveEngine::name_touched(QpId qp, HostLines& lines) const {
+  lines.add(&m_lane_of_qp);
+  const Lane* lane = lane_of(qp);
+  if (lane == nullptr) return;
+  lines.add(&m_lane_of_qp[value(qp)]);
+  lines.add(lane);
+}
+
 std::optional<Ps> MoveEngine::credit_came(QpId qp, Ps at) {
   Lane* lane = lane_of(qp);
-  if (lane == nullptr || lane->sending.empty() || lane->credit_since == kNotWaiting) return std::nullopt;
+  if (lane == nullptr || lane->sender == nullptr || lane->credit_since == kNotWaiting) return std::nullopt;
   const Ps when = std::max(at, lane->credit_since);
-  wake_at(state(*lane->sending.front()), when);
+  wake_at(*lane->sender, when);
   return when;
 }
 
@@ -304,7 +311,7 @@ void MoveEngine::advance_loads(MoveState& m, Ps now) {
 void MoveEngine::advance_receives(MoveState& m, Ps now) {
   for (size_t s = 0; s < m.move->n_from; ++s) {
     Lane& lane = m_lanes[m.move->from[s]];
-    while (m.received[s] < m.pieces && lane.receiving.front() == m.move && open(m, m.received[s])) {
+    while (m.received[s] < m.pieces && lane.receiver == &m && open(m, m.received[s])) {
       const auto message = m_parts.ipcq->front(lane.qp);
       if (!message) {
         lane.message_since = std::min(lane.message_since, now);
@@ -336,7 +343,7 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
       ++m_stats.messages_received;
       ++*m_parts.progress;
       if (++m.received[s] == m.pieces) {
-        pass_on(lane.receiving);
+        pass_on(lane.receiving, lane.receiver);
         break;
       }
     }
@@ -412,7 +419,7 @@ std::optional<Ps> MoveEngine::output_start(MoveState& m, uint32_t i, Ps now) {
 void MoveEngine::advance_sends(MoveState& m, Ps now) {
   for (size_t d = 0; d < m.move->n_to; ++d) {
     Lane& lane = m_lanes[m.move->to[d]];
-    while (m.sent[d] < m.pieces && lane.sending.front() == m.move) {
+    while (m.sent[d] < m.pieces && lane.sender == &m) {
       const std::optional<Ps> ready = output_start(m, m.sent[d], now);
       if (!ready) break;
       const auto credit = m_parts.ipcq->credit_time(lane.qp);
@@ -454,7 +461,7 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
       ++m.sent[d];
       if (p.slots_held) used_up(m, m.sent[d] - 1);
       if (m.sent[d] == m.pieces) {
-        pass_on(lane.sending);
+        pass_on(lane.sending, lane.sender);
         break;
       }
     }
@@ -596,7 +603,7 @@ std::string MoveEngine::waiting_for(Ps now) const {
     for (size_t s = 0; s < m->move->n_from; ++s) {
       const Lane& lane = m_lanes[m->move->from[s]];
       if (m->received[s] >= m->pieces) continue;
-      if (lane.receiving.front() == m->move && !m_parts.ipcq->front(lane.qp)) {
+      if (lane.receiver == m && !m_parts.ipcq->front(lane.qp)) {
         why += fmt::format("{}a message from {} (QP {}, piece {}/{})", why.empty() ? "" : ", ",
                            tl::to_string(dir_of(m->move->from[s])), value(lane.qp), m->received[s], m->pieces);
       }
@@ -604,7 +611,7 @@ std::string MoveEngine::waiting_for(Ps now) const {
     for (size_t d = 0; d < m->move->n_to; ++d) {
       const Lane& lane = m_lanes[m->move->to[d]];
       if (m->sent[d] >= m->computed) continue;
-      if (lane.sending.front() == m->move && !m_parts.ipcq->credit_time(lane.qp)) {
+      if (lane.sender == m && !m_parts.ipcq->credit_time(lane.qp)) {
         why += fmt::format("{}a credit towards {} (QP {}, credits {}, piece {}/{})", why.empty() ? "" : ", ",
                            tl::to_string(dir_of(m->move->to[d])), value(lane.qp), m_parts.ipcq->credits(lane.qp), m->sent[d],
                            m->pieces);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/core/ipcq_protocol.h"
@@ -73,6 +74,9 @@ class MoveEngine {
   /// A message / a credit of this queue pair has become known and counts from then on. Answers when to wake up for it.
   std::optional<Ps> message_came(QpId qp, Ps ready, Ps now);
   std::optional<Ps> credit_came(QpId qp, Ps at);
+
+  /// What `message_came` and `credit_came` look at.
+  void name_touched(QpId qp, HostLines& lines) const;
 
   /// Staging areas that are kept for the next piece go back to the scratch memory. False: there were none.
   bool give_back_spares();
@@ -146,6 +150,7 @@ class MoveEngine {
   // Two cache lines, and the route.
   struct alignas(64) Lane {
     RingBuffer<Queued*> receiving, sending;
+    MoveState *receiver = nullptr, *sender = nullptr;  ///< of the fronts, if any
     Ps message_since = kNotWaiting, credit_since = kNotWaiting;
     QpId qp{};
     launch::LinkEntry link;
@@ -159,7 +164,7 @@ class MoveEngine {
   MoveState& state(const Queued& q) { return m_states[q.state / kBlock][q.state % kBlock]; }
   const MoveState& state(const Queued& q) const { return m_states[q.state / kBlock][q.state % kBlock]; }
   /// Gives the move a state and lists it, unless it has one.
-  void start(Queued& q);
+  MoveState& start(Queued& q);
   void advance(MoveState& m, Ps now);
   void advance_loads(MoveState& m, Ps now);
   void advance_receives(MoveState& m, Ps now);
@@ -197,11 +202,12 @@ class MoveEngine {
   static bool issued(const MoveState& m, uint32_t i);  ///< every transfer of piece i
   void used_up(MoveState& m, uint32_t i);
   static void wake_at(MoveState& m, Ps t) { m.next_time = std::min(m.next_time, t); }
-  void pass_on(RingBuffer<Queued*>& queue);
-  Lane* lane_of(QpId qp) {
+  void pass_on(RingBuffer<Queued*>& queue, MoveState*& front);
+  const Lane* lane_of(QpId qp) const {
     const size_t i = value(qp);
     return i < m_lane_of_qp.size() && m_lane_of_qp[i] >= 0 ? &m_lanes[static_cast<size_t>(m_lane_of_qp[i])] : nullptr;
   }
+  Lane* lane_of(QpId qp) { return const_cast<Lane*>(std::as_const(*this).lane_of(qp)); }
   /// The wait of a lane that began at `since` is over.
   void end_wait(Ps& since, Ps now, observe::Wait what, QpId qp);
   void tell_send(const Lane& lane, const SendSlot& slot, Ps now, Ps taken, uint32_t bytes) const;

@@ -3,6 +3,7 @@
 #include <tlm_utils/simple_initiator_socket.h>
 
 #include <cstring>
+#include <optional>
 
 #include "ahbm/registers/pe.h"
 #include "models/fault/fault_injector.h"
@@ -37,7 +38,8 @@ struct Pe::Inbox final : tlm::tlm_fw_transport_if<> {
   Inbox(Impl& owner, const SystemConfig& c, Addr window) : im(owner), config(c), base(window) {}
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) override;
   void access_tcm(tlm::tlm_generic_payload& trans, Transit& transit, uint64_t local);
-  void give_route(const Transit& transit);
+  /// \param qp that the transaction is for, if any
+  void give_route(const Transit& transit, std::optional<uint32_t> qp);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans) override;
   bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) override;
   tlm::tlm_sync_enum nb_transport_fw(tlm::tlm_generic_payload& trans, tlm::tlm_phase& phase,
@@ -351,7 +353,8 @@ void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& d
     trans.set_response_status(status);
     return;
   }
-  give_route(*transit);
+  const bool rings = region == Region::Doorbell;
+  give_route(*transit, rings ? std::optional<uint32_t>((local - addr::kPeDoorbells) / addr::kDoorbellBytes) : std::nullopt);
   sc_core::sc_time inner = to_sc_time(transit->tail - now_ps());
   if (region == Region::PeSfr) {
     im.sfr.bus().get_base_interface().b_transport(trans, inner);
@@ -361,12 +364,17 @@ void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& d
   if (trans.is_read() && trans.is_response_ok()) transit->wire_payload = trans.get_data_length();
 }
 
-void Pe::Inbox::give_route(const Transit& transit) {
+void Pe::Inbox::give_route(const Transit& transit, std::optional<uint32_t> qp) {
   RouteGrant* grant = transit.grant;
   if (grant == nullptr) return;
   grant->target = this;
   grant->window_begin = base;
   grant->window_end = base + addr::kPeWindowBytes;
+  grant->touched.add(this);
+  if (qp) {
+    grant->touched.add(&im.tcm.port());
+    ipcq->name_touched(*qp, grant->touched);
+  }
 }
 
 void Pe::Inbox::access_tcm(tlm::tlm_generic_payload& trans, Transit& transit, uint64_t local) {
@@ -385,7 +393,7 @@ void Pe::Inbox::access_tcm(tlm::tlm_generic_payload& trans, Transit& transit, ui
     return;
   }
   trans.set_response_status(tlm::TLM_OK_RESPONSE);
-  give_route(transit);
+  give_route(transit, transit.notify != nullptr ? std::optional(transit.notify->qp) : std::nullopt);
   if (!trans.is_read() && !trans.is_write()) return;
   IpcqNotify* notify = transit.notify;
   if (notify != nullptr && notify->epoch != (epoch & 0xFFFF)) {

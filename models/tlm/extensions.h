@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "models/core/host_lines.h"
 #include "models/tlm/transit.h"
 
 namespace ahbm::models {
@@ -54,12 +55,14 @@ struct RouteGrant : tlm::tlm_extension<RouteGrant> {
   tlm::tlm_fw_transport_if<>* target = nullptr;  ///< set by the target; null: nobody granted
   uint64_t window_begin = 0, window_end = 0;     ///< global addresses [begin, end) that the route is valid for
   bool refused = false;                          ///< somebody on the way does not take part
+  HostLines touched;                             ///< of the target, optional
   void clear_route() {
     forward.clear();
     backward.clear();
     target = nullptr;
     window_begin = window_end = 0;
     refused = false;
+    touched.clear();
   }
   bool complete() const { return !refused && target != nullptr; }
   tlm::tlm_extension_base* clone() const override { return new RouteGrant(*this); }

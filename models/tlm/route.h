@@ -21,7 +21,8 @@ struct HopList {
   Hop* const* end() const { return first + count; }
 };
 
-/// One granted route, kept by an initiator per target window it uses. A cache line, and one more for its hops.
+/// One granted route, kept by an initiator per target window it uses. A cache line, one more for its hops, and two for
+/// what the target touches.
 struct alignas(64) Route {
   tlm::tlm_fw_transport_if<>* target = nullptr;
   uint64_t begin_address = 1, end_address = 0;
@@ -30,6 +31,7 @@ struct alignas(64) Route {
   uint32_t n_forward = 0, n_backward = 0;
   bool has_egress = false;
   Side egress = Side::E;
+  alignas(64) HostLines touched;
 
   HopList forward() const { return {hops.get(), n_forward}; }
   HopList backward() const { return {hops.get() + n_forward, n_backward}; }
@@ -53,6 +55,7 @@ struct alignas(64) Route {
     epoch = now_epoch;
     has_egress = t.has_egress;
     egress = t.egress;
+    touched = grant.touched;
   }
 };
 
@@ -105,6 +108,7 @@ inline void pass_hops(HopList hops, Ps now, Transit& t) {
 /// Carries `trans` along `route` if that still covers it: reserves every hop, calls the target, brings read data back.
 inline bool follow_route(tlm::tlm_generic_payload& trans, Transit& t, const Route& route, uint64_t epoch) {
   if (!route.covers(trans.get_address(), trans.get_data_length(), epoch, t)) return false;
+  route.touched.fetch();
   pass_hops(route.forward(), now_ps(), t);
   call_next(*route.target, trans, t);
   if (trans.is_read()) {
