@@ -7,21 +7,39 @@
 
 namespace ahbm {
 
-class HostLines {
+inline void fetch_line(const void* address) {
+  __builtin_prefetch(address);
+}
+
+/// Up to kMax of them; beyond that they are left out. The addresses need not stay valid.
+template <size_t kMax>
+class HostLineList {
  public:
-  static constexpr size_t kMax = 15;
   void clear() { m_count = 0; }
-  /// Beyond kMax they are left out. The address need not stay valid.
   void add(const void* address) {
     if (m_count < kMax) m_lines[m_count++] = address;
   }
-  void fetch() const {
-    for (size_t i = 0; i < m_count; ++i) __builtin_prefetch(m_lines[i]);
+  /// All lines of [begin, end).
+  void add(const void* begin, const void* end) {
+    for (const char* p = static_cast<const char*>(begin); p < end; p += kLine) add(p);
   }
+  template <size_t kOther>
+  void add(const HostLineList<kOther>& other) {
+    for (const void* line : other) add(line);
+  }
+  void fetch() const {
+    for (const void* line : *this) fetch_line(line);
+  }
+  const void* const* begin() const { return m_lines.data(); }
+  const void* const* end() const { return m_lines.data() + m_count; }
 
  private:
+  static constexpr size_t kLine = 64;
   size_t m_count = 0;
-  std::array<const void*, kMax> m_lines{};
+  std::array<const void*, kMax> m_lines;
 };
+
+/// Two lines themselves.
+using HostLines = HostLineList<15>;
 
 }  // namespace ahbm

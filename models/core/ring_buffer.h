@@ -37,6 +37,13 @@ class RingBuffer {
   const T& front() const { return (*this)[0]; }  ///< \pre !empty()
   T& back() { return (*this)[m_count - 1]; }     ///< \pre !empty()
 
+  /// Asks the host for both ends: they are about to be used.
+  void fetch() const {
+    if (m_count == 0) return;
+    __builtin_prefetch(&(*this)[0]);
+    __builtin_prefetch(&(*this)[m_count - 1]);
+  }
+
   void push_back(const T& value) {
     if (m_count == m_capacity) grow();
     (*this)[m_count++] = value;

@@ -371,7 +371,6 @@ void Ipcq::name_touched(uint32_t qp, HostLines& lines) const {
   lines.add(&m_qps[qp]);
   q->queue.name_touched(lines);
   lines.add(&q->stats);
-  if (m_listener != nullptr) m_listener->name_touched(QpId{qp}, lines);
 }
 
 QpResult Ipcq::would_take(uint32_t qp, uint32_t bytes) const {

@@ -27,8 +27,6 @@ struct SendSlot {
 class IpcqListener {
  public:
   virtual ~IpcqListener() = default;
-  /// What it touches for a message or a credit of `qp`.
-  virtual void name_touched(QpId qp, HostLines& lines) const { (void)qp, (void)lines; }
   /// A message of `qp` counts from `ready` on / a credit of `qp` has come and counts from `at` on.
   virtual void on_message(QpId qp, Ps ready) = 0;
   virtual void on_credit(QpId qp, Ps at) = 0;
@@ -69,7 +67,7 @@ class IpcqPort {
     (void)qp;
     return false;
   }
-  /// What a message or a credit of `qp` touches here, for whoever sends many of them.
+  /// What a message or a credit of `qp` touches here, its listener left out.
   virtual void name_touched(uint32_t qp, HostLines& lines) const { (void)qp, (void)lines; }
   /// A message whose payload is in the slot at the tail: the fused NOTIFY. Times: when the doorbell and the payload's
   /// tail are here.

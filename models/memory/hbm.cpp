@@ -47,6 +47,8 @@ void Hbm::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) 
     grant->target = &xbar_in.get_base_interface();
     grant->window_begin = m_base;
     grant->window_end = m_base + m_memory.size();
+    grant->touched.add(grant->target);
+    grant->touched.add(&m_base, &m_memory + 1);
   }
   const uint64_t offset = trans.get_address() - m_base;
   if (trans.is_write()) {

@@ -73,6 +73,9 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
     m_engine.observe(tap);
   }
 
+  /// What a message or a credit of `qp` touches here.
+  void name_touched(QpId qp, HostLines& lines) const;
+
   // --- tl
   tl::Handle submit(const tl::Move& move) override;
   void wait(tl::Handle handle) override;
@@ -100,7 +103,6 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   struct Aborted {};
   struct Reset {};
 
-  void name_touched(QpId qp, HostLines& lines) const override;
   void on_message(QpId qp, Ps ready) override;
   void on_credit(QpId qp, Ps at) override;
   void thread();
@@ -123,6 +125,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   bool step(const Blocked& blocked, MoveEngine::Caller caller);
   void spawn();
   void on_wake() override;
+  void on_next() override { m_engine.fetch(); }
   void pause_until(Ps t);
   void sleep_until(Ps t);
   void signals();

@@ -77,6 +77,21 @@ class MoveEngine {
 
   /// What `message_came` and `credit_came` look at.
   void name_touched(QpId qp, HostLines& lines) const;
+  /// What `progress` always looks at, and where `fetch` finds the rest.
+  void name_own(HostLines& lines) const {
+    lines.add(this, &m_stats);
+    lines.add(m_listed.data());
+    lines.add(m_ahead.begin(), m_ahead.end());
+  }
+  /// Asks the host for what `progress` is about to look at.
+  void fetch() const {
+    for (const MoveState* m : m_listed) {
+      fetch_line(m);
+      fetch_line(&m->received);
+      fetch_line(&m->single);
+    }
+    m_ahead.fetch();
+  }
 
   /// Staging areas that are kept for the next piece go back to the scratch memory. False: there were none.
   bool give_back_spares();
@@ -243,6 +258,7 @@ class MoveEngine {
   std::vector<uint16_t> m_free_states;
   launch::ArgHeader m_header;
   uint32_t m_flat_pe = 0;
+  HostLineList<47> m_ahead;  ///< of lanes, queue pairs and DMA
 };
 
 }  // namespace ahbm::models

@@ -374,6 +374,7 @@ void Pe::Inbox::give_route(const Transit& transit, std::optional<uint32_t> qp) {
   if (qp) {
     grant->touched.add(&im.tcm.port());
     ipcq->name_touched(*qp, grant->touched);
+    if (im.m_executor != nullptr) im.m_executor->name_touched(QpId{*qp}, grant->touched);
   }
 }
 

@@ -14,12 +14,28 @@ WakeQueue::WakeQueue() {
   sc_core::sc_spawn([this] { run(); }, sc_core::sc_gen_unique_name("wake_queue"), &options);
 }
 
+void WakeQueue::enrol(Sleeper& sleeper) {
+  if (sleeper.m_number != Sleeper::kUnknown) return;
+  sleeper.m_number = static_cast<uint32_t>(m_sleepers.size());
+  m_sleepers.push_back(&sleeper);
+  m_touched.emplace_back();
+}
+
+void WakeQueue::set_touched(Sleeper& sleeper, const HostLines& lines) {
+  enrol(sleeper);
+  m_touched[sleeper.m_number] = lines;
+}
+
+/// The top of the heap comes next; one of those below it after that.
+void WakeQueue::fetch_ahead() const {
+  const size_t n = std::min<size_t>(m_heap.size(), 3);
+  for (size_t i = 1; i < n; ++i) m_touched[m_heap[i].who].fetch();
+  if (n != 0) m_sleepers[m_heap[0].who]->on_next();
+}
+
 void WakeQueue::wake(Sleeper& sleeper, Ps at) {
   if (sleeper.m_due <= at) return;
-  if (sleeper.m_number == Sleeper::kUnknown) {
-    sleeper.m_number = static_cast<uint32_t>(m_sleepers.size());
-    m_sleepers.push_back(&sleeper);
-  }
+  enrol(sleeper);
   sleeper.m_due = at;
   const bool next = m_heap.empty() || at < m_heap.front().at;
   m_heap.push_back({at, sleeper.m_number});
@@ -42,6 +58,7 @@ void WakeQueue::run() {
     Sleeper& sleeper = *m_sleepers[due.who];
     if (sleeper.m_due != due.at) continue;
     sleeper.m_due = Sleeper::kNever;
+    fetch_ahead();
     sleeper.on_wake();
   }
   m_running = false;

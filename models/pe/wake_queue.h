@@ -9,6 +9,7 @@
 #include <systemc>
 #include <vector>
 
+#include "models/core/host_lines.h"
 #include "models/core/time.h"
 
 namespace ahbm::models {
@@ -20,6 +21,8 @@ class WakeQueue {
     virtual ~Sleeper() = default;
     /// Its time has come. Called by a method process.
     virtual void on_wake() = 0;
+    /// It comes next: a chance to fetch what it will look at.
+    virtual void on_next() {}
 
    private:
     friend class WakeQueue;
@@ -37,6 +40,8 @@ class WakeQueue {
   /// Wakes `sleeper` at `at` (now, if that is over), unless it is woken earlier anyway: as notify() of an event.
   /// At one instant sleepers are woken in the order in which they first asked.
   void wake(Sleeper& sleeper, Ps at);
+  /// What a sleeper looks at whenever it wakes.
+  void set_touched(Sleeper& sleeper, const HostLines& lines);
 
  private:
   struct Entry {
@@ -45,10 +50,13 @@ class WakeQueue {
     bool operator<(const Entry& o) const { return at != o.at ? at > o.at : who > o.who; }  // the earliest on top
   };
   void run();
+  void fetch_ahead() const;
   void tick_at(Ps at);
+  void enrol(Sleeper& sleeper);
 
   sc_core::sc_event m_tick;
   std::vector<Sleeper*> m_sleepers;
+  std::vector<HostLines> m_touched;  ///< by sleeper
   std::vector<Entry> m_heap;  ///< one that is not its sleeper's `m_due` was overtaken by an earlier one
   bool m_running = false;
 };
