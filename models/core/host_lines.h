@@ -16,6 +16,7 @@ template <size_t kMax>
 class HostLineList {
  public:
   void clear() { m_count = 0; }
+  bool empty() const { return m_count == 0; }
   void add(const void* address) {
     if (m_count < kMax) m_lines[m_count++] = address;
   }

@@ -12,6 +12,7 @@ Hbm::Hbm(const sc_core::sc_module_name& name, const SystemServices& services, Si
       xbar_in("xbar_in"),
       m_base(hbm_address(sip, cube, 0)),
       m_functional(services.config->simulation.functional),
+      m_fetched_ahead(services.config->outgrows_host_caches()),
       m_shape(services.config->map_shape()),
       m_timing(services.config->hbm),
       m_faults(services.faults != nullptr ? *services.faults : FaultInjector::none()),
@@ -47,8 +48,10 @@ void Hbm::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) 
     grant->target = &xbar_in.get_base_interface();
     grant->window_begin = m_base;
     grant->window_end = m_base + m_memory.size();
-    grant->touched.add(grant->target);
-    grant->touched.add(&m_base, &m_memory + 1);
+    if (m_fetched_ahead) {
+      grant->touched.add(grant->target);
+      grant->touched.add(&m_base, &m_memory + 1);
+    }
   }
   const uint64_t offset = trans.get_address() - m_base;
   if (trans.is_write()) {

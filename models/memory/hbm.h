@@ -32,6 +32,7 @@ class Hbm : public sc_core::sc_module {
 
   const Addr m_base;
   const bool m_functional;
+  const bool m_fetched_ahead;
   const MapShape m_shape;
   HbmTiming m_timing;
   FaultInjector& m_faults;

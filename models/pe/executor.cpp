@@ -414,7 +414,7 @@ tl::Handle Executor::submit(const tl::Move& move) {
         },
         MoveEngine::kNobody);
   }
-  const tl::Handle handle = m_engine.submit(move, now_ps());
+  const tl::Handle handle = m_engine.submit(move);
   // A move behind others on its queue pairs can do nothing yet.
   if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody, MoveEngine::Caller::Thread);
   return handle;
@@ -422,17 +422,26 @@ tl::Handle Executor::submit(const tl::Move& move) {
 
 void Executor::submit_all(const tl::MoveSource& next) {
   // Also by the method process: resuming a kernel for every few moves is dear.
-  bool at_end = false;  // conditions are looked at again after they held
+  bool at_end = false;
   const auto take_what_fits = [&] {
-    const SourceRuns running(m_source_runs);
-    while (!at_end && m_engine.unissued() < tl::kMaxMoves) {
-      const tl::Move* move = next();
-      at_end = move == nullptr;
-      if (!at_end) m_engine.submit(*move, now_ps());
+    for (;;) {
+      if (m_engine.has_read()) {
+        if (m_engine.unissued() >= tl::kMaxMoves) return false;
+        m_engine.submit_read();
+      } else if (at_end) {
+        return true;
+      } else {
+        const SourceRuns running(m_source_runs);
+        at_end = !m_engine.read_ahead(next);
+      }
     }
-    return at_end;
   };
-  block_until(take_what_fits, MoveEngine::kNobody);
+  try {
+    block_until(take_what_fits, MoveEngine::kNobody);
+  } catch (...) {
+    m_engine.drop_read();
+    throw;
+  }
   if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody, MoveEngine::Caller::Thread);
 }
 

@@ -25,6 +25,7 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
     if (link.qp >= m_lane_of_qp.size()) m_lane_of_qp.resize(link.qp + 1, -1);
     m_lane_of_qp[link.qp] = static_cast<int16_t>(m_lanes.size() - 1);
   }
+  m_read.clear();
   m_free.clear();
   m_free_states.clear();
   m_ahead.clear();
@@ -99,23 +100,15 @@ void MoveEngine::pass_on(RingBuffer<Queued*>& queue, MoveState*& front) {
   front->dirty = m_ripple = true;
 }
 
-tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
-  (void)now;
+MoveEngine::Queued& MoveEngine::check_in(const tl::Move& move) {
   tl::check_move(move);
-  const tl::Handle handle = m_first_handle + m_done.size();
-  if (move.count == 0) {
-    m_done.push_back(true);
-    forget_done();
-    return handle;
-  }
   const uint32_t bytes = tl::piece_bytes(move, [this](tl::Dir d) { return m_lanes[lane_index(d)].link.slot_bytes; });
-  m_done.push_back(false);
   Queued& q = acquire_queued();
   q.local = move.local;
   q.store = move.store;
   q.count = move.count;
   q.divisor = static_cast<uint32_t>(move.divisor);
-  q.handle = static_cast<uint32_t>(handle);
+  q.piece_elems = bytes / item_bytes(move.dtype);
   q.step = move.step;
   q.recv_step = tl::received_step(move);
   q.state = kNoState;
@@ -124,22 +117,61 @@ tl::Handle MoveEngine::submit(const tl::Move& move, Ps now) {
   q.n_from = move.from.size() & 7;
   q.n_to = move.to.size() & 7;
   q.local_last = move.local_last;
-  q.piece_elems = bytes / item_bytes(move.dtype);
-  const auto queue_up = [&](const tl::DirList& dirs, uint16_t* lanes, auto queue, auto front) {
-    for (size_t i = 0; i < dirs.size(); ++i) {
-      lanes[i] = static_cast<uint16_t>(lane_index(dirs[i]));
-      Lane& lane = m_lanes[lanes[i]];
-      (lane.*queue).push_back(&q);
-      if ((lane.*queue).size() == 1) lane.*front = &start(q);
-    }
-  };
-  queue_up(move.from, q.from, &Lane::receiving, &Lane::receiver);
-  queue_up(move.to, q.to, &Lane::sending, &Lane::sender);
-  if (move.from.empty() && move.to.empty()) start(q);
+  for (size_t i = 0; i < move.from.size(); ++i) q.from[i] = static_cast<uint16_t>(lane_index(move.from[i]));
+  for (size_t i = 0; i < move.to.size(); ++i) q.to[i] = static_cast<uint16_t>(lane_index(move.to[i]));
+  return q;
+}
+
+tl::Handle MoveEngine::queue_up(Queued& q) {
+  const tl::Handle handle = m_first_handle + m_done.size();
+  m_done.push_back(false);
+  q.handle = static_cast<uint32_t>(handle);
+  for (size_t i = 0; i < q.n_from; ++i) {
+    Lane& lane = m_lanes[q.from[i]];
+    lane.receiving.push_back(&q);
+    if (lane.receiving.size() == 1) lane.receiver = &start(q);
+  }
+  for (size_t i = 0; i < q.n_to; ++i) {
+    Lane& lane = m_lanes[q.to[i]];
+    lane.sending.push_back(&q);
+    if (lane.sending.size() == 1) lane.sender = &start(q);
+  }
+  if (q.n_from == 0 && q.n_to == 0) start(q);
   m_ripple = m_ripple || q.state != kNoState;
   ++m_in_flight;
   ++m_unissued;
   return handle;
+}
+
+tl::Handle MoveEngine::submit(const tl::Move& move) {
+  if (move.count != 0) return queue_up(check_in(move));
+  tl::check_move(move);
+  const tl::Handle handle = m_first_handle + m_done.size();
+  m_done.push_back(true);
+  forget_done();
+  return handle;
+}
+
+bool MoveEngine::read_ahead(const tl::MoveSource& next) {
+  while (m_read.size() < kReadAhead) {
+    const tl::Move* move = next();
+    if (move == nullptr) return false;
+    if (move->count != 0) {
+      m_read.push_back(&check_in(*move));
+    } else {
+      tl::check_move(*move);
+    }
+  }
+  return true;
+}
+
+void MoveEngine::submit_read() {
+  queue_up(*m_read.front());
+  m_read.pop_front();
+}
+
+void MoveEngine::drop_read() {
+  for (; !m_read.empty(); m_read.pop_front()) m_free.push_back(m_read.front());
 }
 
 bool MoveEngine::done(tl::Handle handle) const {
@@ -621,8 +653,8 @@ std::string MoveEngine::waiting_for(Ps now) const {
       if (m->sent[d] >= m->computed) continue;
       if (lane.sender == m && !m_parts.ipcq->credit_time(lane.qp)) {
         why += fmt::format("{}a credit towards {} (QP {}, credits {}, piece {}/{})", why.empty() ? "" : ", ",
-                           tl::to_string(dir_of(m->move->to[d])), value(lane.qp), m_parts.ipcq->credits(lane.qp), m->sent[d],
-                           m->pieces);
+                           tl::to_string(dir_of(m->move->to[d])), value(lane.qp), m_parts.ipcq->credits(lane.qp),
+                           m->sent[d], m->pieces);
       }
     }
     if (why.empty()) continue;

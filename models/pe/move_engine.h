@@ -52,7 +52,13 @@ class MoveEngine {
   /// Forgets everything and takes the link table of a new launch.
   void begin(const launch::ArgHeader& header, const std::vector<launch::LinkEntry>& links, uint32_t flat_pe);
 
-  tl::Handle submit(const tl::Move& move, Ps now);
+  tl::Handle submit(const tl::Move& move);
+  /// Takes moves from a source without submitting them, several at a time: what makes them is in none of the host's
+  /// caches when it is asked for one after every message. False: it has no more.
+  bool read_ahead(const tl::MoveSource& next);
+  bool has_read() const { return !m_read.empty(); }
+  void submit_read();  ///< the oldest of them. \pre has_read()
+  void drop_read();
   bool done(tl::Handle handle) const;
   /// Whether something has happened since the last `progress` that it could act on at once.
   bool ripples() const { return m_ripple; }
@@ -175,6 +181,9 @@ class MoveEngine {
   size_t lane_index(tl::Dir dir) const;
   tl::Dir dir_of(uint16_t lane) const { return static_cast<tl::Dir>(m_lane_dirs[lane]); }
   Queued& acquire_queued();
+  /// Checked and with everything that a move says, not in any queue yet.
+  Queued& check_in(const tl::Move& move);
+  tl::Handle queue_up(Queued& q);
   void free_block(Queued* block);
   MoveState& state(const Queued& q) { return m_states[q.state / kBlock][q.state % kBlock]; }
   const MoveState& state(const Queued& q) const { return m_states[q.state / kBlock][q.state % kBlock]; }
@@ -191,7 +200,9 @@ class MoveEngine {
   uint64_t piece_offset(const MoveState& m, uint32_t i) const { return uint64_t{i} * m.move->piece_elems * m.item; }
   bool stage(MoveState& m, Piece& p);
   void unstage(const MoveState& m, uint64_t at);
-  static uint64_t stage_bytes(const MoveState& m) { return ipcq::kHeaderBytes + uint64_t{m.move->piece_elems} * m.item; }
+  static uint64_t stage_bytes(const MoveState& m) {
+    return ipcq::kHeaderBytes + uint64_t{m.move->piece_elems} * m.item;
+  }
   uint8_t* accumulator(const MoveState& m, const Piece& p) const;  ///< header first
   /// Where the data pointer of a transfer goes: null when the simulation moves no payload bytes.
   uint8_t* payload(uint8_t* slot) const;
@@ -255,6 +266,8 @@ class MoveEngine {
   std::vector<std::unique_ptr<Queued[]>> m_queued;
   std::vector<std::unique_ptr<MoveState[]>> m_states;
   std::vector<Queued*> m_free;
+  static constexpr uint32_t kReadAhead = 8;
+  RingBuffer<Queued*> m_read;  ///< ahead of their submission
   std::vector<uint16_t> m_free_states;
   launch::ArgHeader m_header;
   uint32_t m_flat_pe = 0;

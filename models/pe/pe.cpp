@@ -354,7 +354,8 @@ void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& d
     return;
   }
   const bool rings = region == Region::Doorbell;
-  give_route(*transit, rings ? std::optional<uint32_t>((local - addr::kPeDoorbells) / addr::kDoorbellBytes) : std::nullopt);
+  give_route(*transit,
+             rings ? std::optional<uint32_t>((local - addr::kPeDoorbells) / addr::kDoorbellBytes) : std::nullopt);
   sc_core::sc_time inner = to_sc_time(transit->tail - now_ps());
   if (region == Region::PeSfr) {
     im.sfr.bus().get_base_interface().b_transport(trans, inner);
@@ -370,6 +371,7 @@ void Pe::Inbox::give_route(const Transit& transit, std::optional<uint32_t> qp) {
   grant->target = this;
   grant->window_begin = base;
   grant->window_end = base + addr::kPeWindowBytes;
+  if (!config.outgrows_host_caches()) return;
   grant->touched.add(this);
   if (qp) {
     grant->touched.add(&im.tcm.port());

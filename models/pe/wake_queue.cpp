@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/core/config/system_config.h"
 #include "models/tlm/extensions.h"
 
 namespace ahbm::models {
@@ -28,6 +29,7 @@ void WakeQueue::set_touched(Sleeper& sleeper, const HostLines& lines) {
 
 /// The top of the heap comes next; one of those below it after that.
 void WakeQueue::fetch_ahead() const {
+  if (m_sleepers.size() <= SystemConfig::kPesInHostCaches) return;
   const size_t n = std::min<size_t>(m_heap.size(), 3);
   for (size_t i = 1; i < n; ++i) m_touched[m_heap[i].who].fetch();
   if (n != 0) m_sleepers[m_heap[0].who]->on_next();

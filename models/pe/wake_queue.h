@@ -57,7 +57,7 @@ class WakeQueue {
   sc_core::sc_event m_tick;
   std::vector<Sleeper*> m_sleepers;
   std::vector<HostLines> m_touched;  ///< by sleeper
-  std::vector<Entry> m_heap;  ///< one that is not its sleeper's `m_due` was overtaken by an earlier one
+  std::vector<Entry> m_heap;         ///< one that is not its sleeper's `m_due` was overtaken by an earlier one
   bool m_running = false;
 };
 

@@ -105,13 +105,20 @@ inline void pass_hops(HopList hops, Ps now, Transit& t) {
   pass_hops<Channel::Data>(hops, now, t);
 }
 
+/// Asks the host for what a transaction along `route` is about to touch.
+[[gnu::noinline]] inline void fetch_ahead(const Route& route, const Transit& t) {
+  for (const Hop* hop : route.forward()) hop->fetch();
+  route.touched.fetch();
+  for (const Hop* hop : route.forward()) {
+    hop->fetch_intervals(t.channel);
+    if (t.notify != nullptr) hop->fetch_intervals(Channel::Control);
+  }
+}
+
 /// Carries `trans` along `route` if that still covers it: reserves every hop, calls the target, brings read data back.
 inline bool follow_route(tlm::tlm_generic_payload& trans, Transit& t, const Route& route, uint64_t epoch) {
   if (!route.covers(trans.get_address(), trans.get_data_length(), epoch, t)) return false;
-  for (const Hop* hop : route.forward()) hop->fetch();
-  route.touched.fetch();
-  for (const Hop* hop : route.forward()) hop->fetch_intervals(t.channel);
-  if (t.notify) for (const Hop* hop : route.forward()) hop->fetch_intervals(Channel::Control);
+  if (!route.touched.empty()) fetch_ahead(route, t);
   pass_hops(route.forward(), now_ps(), t);
   call_next(*route.target, trans, t);
   if (trans.is_read()) {

@@ -89,7 +89,7 @@ class alignas(64) Hop {
   }
   /// `pass` for who knows the channel and keeps the times in registers.
   template <Channel kChannel>
-  void pass_as(Ps now, Ps& head, Ps& tail, uint64_t payload) {
+  [[gnu::always_inline]] void pass_as(Ps now, Ps& head, Ps& tail, uint64_t payload) {
     const auto c = static_cast<size_t>(kChannel);
     Ps duration;
     if (!known_duration<kChannel>(payload, duration)) return pass_rarely(kChannel, now, head, tail, payload);
@@ -140,24 +140,23 @@ class alignas(64) Hop {
 
   template <Channel kChannel>
   bool known_duration(uint64_t payload, Ps& duration) {
-    if (kChannel == Channel::Control) {
-      if (m_payload[kControl] != payload && !keep_length(kControl, payload)) return false;
-      duration = m_duration[kControl];
-      return count(kControl);
+    constexpr Kept kFirst = kChannel == Channel::Data ? kData : kControl;
+    if (m_payload[kFirst] != payload) return known_otherwise(kFirst, payload, duration);
+    duration = m_duration[kFirst];
+    return count(kFirst);
+  }
+  [[gnu::noinline]] bool known_otherwise(Kept first, uint64_t payload, Ps& duration) {
+    if (first == kData && m_payload[kData2] == payload) {
+      duration = m_duration[kData2];
+      return count(kData2);
     }
-    Kept k = kData;
-    if (m_payload[kData] != payload) {
-      if (m_payload[kData2] == payload) {
-        k = kData2;
-      } else if (payload == 0 && m_header_duration != 0) {
-        duration = m_header_duration;
-        return count(kHeader);
-      } else if (!keep_length(kData, payload)) {
-        return false;
-      }
+    if (first == kData && payload == 0 && m_header_duration != 0) {
+      duration = m_header_duration;
+      return count(kHeader);
     }
-    duration = m_duration[k];
-    return count(k);
+    if (!keep_length(first, payload)) return false;
+    duration = m_duration[first];
+    return count(first);
   }
   bool count(Kept k) {
     if (++m_passes[k] == std::numeric_limits<uint8_t>::max()) settle();
@@ -179,9 +178,7 @@ class alignas(64) Hop {
     m_header_duration = keeps_lengths() && fits ? static_cast<uint16_t>(duration) : 0;
   }
   bool keeps_lengths() const { return m_tap == nullptr && m_latency != kNotShort; }
-  Ps duration_of(uint64_t payload) const {
-    return transfer_ps(m_framing.wire_bytes(payload), m_link.bytes_per_second);
-  }
+  Ps duration_of(uint64_t payload) const { return transfer_ps(m_framing.wire_bytes(payload), m_link.bytes_per_second); }
   void add_kept(HopStats& out) const {
     out.waited += m_waited;
     for (size_t k = 0; k < kKept; ++k) {
@@ -208,7 +205,7 @@ class alignas(64) Hop {
     m_waited = 0;
   }
   /// Takes the place of what was kept as `k`; of data the older of two. False: it is watched, or too large for that.
-  [[gnu::noinline]] bool keep_length(Kept k, uint64_t payload) {
+  bool keep_length(Kept k, uint64_t payload) {
     if (!keeps_lengths() || payload >= kNoPayload) return false;
     const Ps duration = duration_of(payload);
     if (duration == 0 || duration >= kNotShort) return false;
