@@ -423,6 +423,16 @@ tl::Handle Executor::submit(const tl::Move& move) {
 void Executor::submit_all(const tl::MoveSource& next) {
   // Also by the method process: resuming a kernel for every few moves is dear.
   bool at_end = false;
+  std::exception_ptr failure;  // what comes before is submitted first
+  const auto read_ahead = [&] {
+    const SourceRuns running(m_source_runs);
+    try {
+      at_end = !m_engine.read_ahead(next);
+    } catch (...) {
+      failure = std::current_exception();
+      at_end = true;
+    }
+  };
   const auto take_what_fits = [&] {
     for (;;) {
       if (m_engine.has_read()) {
@@ -431,8 +441,7 @@ void Executor::submit_all(const tl::MoveSource& next) {
       } else if (at_end) {
         return true;
       } else {
-        const SourceRuns running(m_source_runs);
-        at_end = !m_engine.read_ahead(next);
+        read_ahead();
       }
     }
   };
@@ -443,6 +452,7 @@ void Executor::submit_all(const tl::MoveSource& next) {
     throw;
   }
   if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody, MoveEngine::Caller::Thread);
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Executor::wait(tl::Handle handle) {

@@ -100,6 +100,38 @@ TEST_F(Pair, DivisorAndLocalCopy) {
   EXPECT_EQ(at(0, 2000 + kN - 1), (3.0f + kN - 1) / 2);
 }
 
+TEST(CheckMove, Divisors) {
+  Move m;
+  m.local = buffer(0);
+  m.store = buffer(0, 1000);
+  for (const uint64_t good : {uint64_t{1}, uint64_t{0xFFFFFFFF}}) {
+    m.divisor = good;
+    EXPECT_NO_THROW(tl::check_move(m));
+  }
+  for (const uint64_t bad : {uint64_t{0}, uint64_t{1} << 32}) {
+    m.divisor = bad;
+    EXPECT_THROW(tl::check_move(m), tl::ProtocolError) << bad;
+  }
+}
+
+TEST_F(Pair, MovesFromASource) {
+  fill(0, 3);
+  run([](Tl& tl, const Args&) {
+    Move m;
+    m.count = 1;
+    tl.submit_all([&, i = 0]() mutable -> const Move* {
+      if (i == 40) return nullptr;
+      m.local = tl.flat_pe() == 0 ? buffer(0, i) : 0;
+      m.store = tl.flat_pe() == 0 ? 0 : buffer(1, i);
+      (tl.flat_pe() == 0 ? m.to : m.from) = tl.flat_pe() == 0 ? Dir::E : Dir::W;
+      m.step = static_cast<uint16_t>(i++);
+      return &m;
+    });
+  });
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(at(1, i), 3.0f + static_cast<float>(i));
+  EXPECT_EQ(twin.traffic(0, Dir::E).messages_sent, 40u);
+}
+
 TEST_F(Pair, EmptyMovesSendNothing) {
   run([](Tl& tl, const Args&) {
     if (tl.flat_pe() == 0) tl.send(Dir::E, buffer(0), 0, DType::Float32);
