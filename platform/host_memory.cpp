@@ -14,7 +14,8 @@ namespace ahbm::platform {
 void prefer_huge_pages_for_heap() {
 #ifdef __GLIBC__
   // The C library takes the heap in steps. One large step, of which only what is touched costs memory, can be advised
-  // as a whole. What is made last - the state of running kernels - is what is used most: all has to fit.
+  // as a whole. What is made last - the state of running kernels - is what is used most, so it is as large as mallopt
+  // allows.
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uint64_t host = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page;
   const int step = static_cast<int>(std::min<uint64_t>(host / 2, INT_MAX / 2 + 1));

@@ -8,14 +8,14 @@ namespace ahbm::ccl {
 using tl::Dir;
 using tl::Move;
 
-AxisSchedule::AxisSchedule(const tl::Tl& tl, const SipAxis& axis, AxisWork work, Parts parts)
+AxisSchedule::AxisSchedule(const tl::Tl& tl, const SipAxis& axis, AxisWork work, Phases phases)
     : m_axis(axis),
       m_work(std::move(work)),
-      m_parts(parts),
+      m_phases(phases),
       m_flows{{axis.prev, axis.next, true}, {axis.next, axis.prev, false}},
       m_first_round(reduces() ? 0 : axis.n - 1),
       m_end_round(gathers() ? 2 * axis.n - 1 : axis.n) {
-  if (parts == Parts::AllReduce) m_work.output = m_work.input;
+  if (phases == Phases::AllReduce) m_work.output = m_work.input;
   uint64_t longest = 0;
   for (const Range& b : m_work.blocks) longest = std::max(longest, aligned_chunk(b.count, axis.parts(), 0).count);
   if (axis.n > 1) {
@@ -98,7 +98,7 @@ bool AxisSchedule::at_owner(Step& out) const {
   Move m = move_for(m_axis.position, gathers());
   if (reduces()) m.divisor = m_work.divisor;
   // Sums that arrive carry the step of the reduction.
-  if (m_parts == Parts::AllReduce) m.recv_step = move_for(m_axis.position, false).step;
+  if (m_phases == Phases::AllReduce) m.recv_step = move_for(m_axis.position, false).step;
   if (before != 0) {
     if (reduces()) m.from.push(m_axis.prev);
     if (gathers()) m.to.push(m_axis.prev);

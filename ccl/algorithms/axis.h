@@ -57,12 +57,12 @@ struct AxisWork {
 /// more than the host's caches hold.
 class AxisSchedule {
  public:
-  enum class Parts : uint8_t {
+  enum class Phases : uint8_t {
     ReduceScatter,  ///< every position ends with the reduction of its block, at `output`
     AllGather,      ///< every position gives its block, from `input`, and ends with all of them at `output`
     AllReduce       ///< both after one another, in place at `input`; an owner passes its block on without a stop
   };
-  AxisSchedule(const tl::Tl& tl, const SipAxis& axis, AxisWork work, Parts parts);
+  AxisSchedule(const tl::Tl& tl, const SipAxis& axis, AxisWork work, Phases phases);
   /// As StepSource.
   bool next(Step& out);
 
@@ -72,9 +72,9 @@ class AxisSchedule {
     tl::Dir in, out;
     bool up;
   };
-  bool reduces() const { return m_parts != Parts::AllGather; }
-  bool gathers() const { return m_parts != Parts::ReduceScatter; }
-  /// The position `d` further on (negative: back); n when a line ends before.
+  bool reduces() const { return m_phases != Phases::AllGather; }
+  bool gathers() const { return m_phases != Phases::ReduceScatter; }
+  /// The position `d` further on, or back; n when a line ends before.
   uint32_t away(uint32_t d, bool further) const;
   tl::Move move_for(uint32_t owner, bool gather) const;
   // False: this position has nothing to do there.
@@ -86,7 +86,7 @@ class AxisSchedule {
 
   SipAxis m_axis;
   AxisWork m_work;
-  Parts m_parts;
+  Phases m_phases;
   Flow m_flows[2];
   SlabPlan m_plan;
   // Where it stands: round k < n-1 brings sums to the owner n-1-k away, n-1 is at the owner, later ones bring results.

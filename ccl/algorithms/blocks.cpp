@@ -37,8 +37,8 @@ void block_kernel(tl::Tl& tl, const tl::Args& args, bool reduce) {
   const uint64_t own = work.blocks.at(axis.position).begin;
   work.input = {a.input, reduce ? 0 : own};
   work.output = {a.output, reduce ? own : 0};
-  using Parts = AxisSchedule::Parts;
-  submit_in_turn(tl, {AxisSchedule(tl, axis, work, reduce ? Parts::ReduceScatter : Parts::AllGather)});
+  using Phases = AxisSchedule::Phases;
+  submit_in_turn(tl, {AxisSchedule(tl, axis, work, reduce ? Phases::ReduceScatter : Phases::AllGather)});
 }
 
 void reduce_scatter_kernel(tl::Tl& tl, const tl::Args& args) {

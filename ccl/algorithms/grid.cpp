@@ -67,17 +67,17 @@ void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
     out.input = out.output = {buffer, 0};
     return out;
   };
-  using Parts = AxisSchedule::Parts;
-  const auto along_first = [&](const Colour& c, Parts parts) {
-    return AxisSchedule(tl, c.first, work(cut(c.part, c.first.n)), parts);
+  using Phases = AxisSchedule::Phases;
+  const auto along_first = [&](const Colour& c, Phases phases) {
+    return AxisSchedule(tl, c.first, work(cut(c.part, c.first.n)), phases);
   };
-  phase([&](const Colour& c) { return along_first(c, Parts::ReduceScatter); });
+  phase([&](const Colour& c) { return along_first(c, Phases::ReduceScatter); });
   phase([&](const Colour& c) {
     AxisWork inner = work(cut(cut(c.part, c.first.n)[c.first.position], c.second.n));
     if (a.op == ReduceOp::Avg) inner.divisor = uint64_t{w} * h;
-    return AxisSchedule(tl, c.second, std::move(inner), Parts::AllReduce);
+    return AxisSchedule(tl, c.second, std::move(inner), Phases::AllReduce);
   });
-  phase([&](const Colour& c) { return along_first(c, Parts::AllGather); });
+  phase([&](const Colour& c) { return along_first(c, Phases::AllGather); });
 }
 
 struct Kinds {

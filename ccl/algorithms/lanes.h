@@ -1,5 +1,6 @@
-// All-reduces of one lane: the ring of ranks that one cube of every SIP forms, with the directions Next and Prev. The
-// modules ring, ring_bidirectional and intercube put them together with what happens inside a SIP.
+// Schedules of moves, and all-reduces of one lane: the ring of ranks that one cube of every SIP forms, with the
+// directions Next and Prev. The modules ring, ring_bidirectional and intercube put them together with what happens
+// inside a SIP.
 //
 // Both cut the buffer into one chunk per ring position, and every chunk into slabs of a few messages; a slab runs
 // through all steps before the next one starts. A whole chunk at a time would fill the rings of every rank with first

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace ahbm {
 
@@ -22,7 +23,8 @@ class HostLineList {
   }
   /// All lines of [begin, end).
   void add(const void* begin, const void* end) {
-    for (const char* p = static_cast<const char*>(begin); p < end; p += kLine) add(p);
+    const char* p = static_cast<const char*>(begin);
+    for (p -= reinterpret_cast<uintptr_t>(p) % kLine; p < end; p += kLine) add(p);
   }
   template <size_t kOther>
   void add(const HostLineList<kOther>& other) {
@@ -40,7 +42,6 @@ class HostLineList {
   std::array<const void*, kMax> m_lines;
 };
 
-/// Two lines themselves.
-using HostLines = HostLineList<15>;
+using HostLines = HostLineList<23>;  ///< three lines themselves
 
 }  // namespace ahbm

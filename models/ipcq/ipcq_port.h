@@ -69,14 +69,14 @@ class IpcqPort {
   }
   /// What a message or a credit of `qp` touches here, its listener left out.
   virtual void name_touched(uint32_t qp, HostLines& lines) const { (void)qp, (void)lines; }
-  /// A message whose payload is in the slot at the tail: the fused NOTIFY. Times: when the doorbell and the payload's
-  /// tail are here.
-  /// Whether such a message would be refused now, and why; nothing is recorded. Asked before its bytes are put into
+  /// Whether a message would be refused now, and why; nothing is recorded. Asked before its bytes are put into
   /// the slot.
   virtual QpResult would_take(uint32_t qp, uint32_t bytes) const {
     (void)qp, (void)bytes;
     return QpResult::Ok;
   }
+  /// A message whose payload is in the slot at the tail: the fused NOTIFY. Times: when the doorbell and the payload's
+  /// tail are here.
   virtual tlm::tlm_response_status deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at,
                                            Ps payload_at) = 0;
   /// A plain write into the ring part of the TCM, complete at `at`.

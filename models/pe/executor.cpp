@@ -17,14 +17,14 @@ namespace ahbm::models {
 using namespace regs;
 
 namespace {
-constexpr uint32_t kRefillMoves = tl::kMaxMoves * 3 / 4;  // of submits one by one
+constexpr uint32_t kRefillMoves = tl::kMaxMoves * 3 / 4;  // when a blocked `submit` returns
 
-class SourceRuns {
+class RaiseFlag {
  public:
-  explicit SourceRuns(bool& flag) : m_flag(flag) { m_flag = true; }
-  ~SourceRuns() { m_flag = false; }
-  SourceRuns(const SourceRuns&) = delete;
-  SourceRuns& operator=(const SourceRuns&) = delete;
+  explicit RaiseFlag(bool& flag) : m_flag(flag) { m_flag = true; }
+  ~RaiseFlag() { m_flag = false; }
+  RaiseFlag(const RaiseFlag&) = delete;
+  RaiseFlag& operator=(const RaiseFlag&) = delete;
 
  private:
   bool& m_flag;
@@ -143,7 +143,7 @@ void Executor::block_until(const Done& done, tl::Handle awaited, Ps deadline) {
       return (*static_cast<const Done*>(condition))();
     }
   };
-  if (m_source_runs) throw tl::ProtocolError("a source of moves (submit_all) must not wait");
+  refuse_in_source();
   const Blocked blocked{look, &done, awaited, deadline};
   for (;;) {
     signals();
@@ -176,7 +176,7 @@ bool Executor::step(const Blocked& blocked, MoveEngine::Caller caller) {
 /// method may not do: that spares most of the context switches, and the host's caches the stacks.
 void Executor::on_wake() {
   if (!m_spawned) return spawn();
-  if (m_blocked == nullptr) return;
+  if (m_blocked == nullptr || m_failure) return;
   try {
     const bool thread_needed = m_parts.foreign_parts || m_reset || m_abort || m_parts.faults->stops_armed();
     if (thread_needed || step(*m_blocked, MoveEngine::Caller::Method)) m_resume.notify();
@@ -404,7 +404,13 @@ std::string Executor::waiting_for() const {
 
 // --- moves
 
+/// A source may run in a process that must not wait, ahead of its turn.
+void Executor::refuse_in_source() const {
+  if (m_source_runs) throw tl::ProtocolError("a source of moves (submit_all) must not use the machine itself");
+}
+
 tl::Handle Executor::submit(const tl::Move& move) {
+  refuse_in_source();
   if (m_engine.unissued() >= tl::kMaxMoves) {
     // Room for some at once, if that comes by itself: resuming a kernel is dear.
     block_until(
@@ -421,11 +427,12 @@ tl::Handle Executor::submit(const tl::Move& move) {
 }
 
 void Executor::submit_all(const tl::MoveSource& next) {
+  refuse_in_source();
   // Also by the method process: resuming a kernel for every few moves is dear.
   bool at_end = false;
   std::exception_ptr failure;  // what comes before is submitted first
   const auto read_ahead = [&] {
-    const SourceRuns running(m_source_runs);
+    const RaiseFlag running(m_source_runs);
     try {
       at_end = !m_engine.read_ahead(next);
     } catch (...) {
@@ -464,6 +471,7 @@ void Executor::wait_all() {
 }
 
 tl::Slot Executor::recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) {
+  refuse_in_source();
   block_until([this, from] { return m_engine.lane_idle(from); }, MoveEngine::kNobody);
   const QpId qp = m_engine.qp_of(from);
   m_slot_qp = qp;
@@ -526,6 +534,7 @@ void Executor::tcm_free(uint8_t* p, uint64_t bytes) {
 }
 
 uint64_t Executor::dma_load(Addr src, uint8_t* dst, uint64_t bytes) {
+  refuse_in_source();
   while (m_parts.dma->in_free() > now_ps()) pause_until(m_parts.dma->in_free());
   const Dma::Result r = m_parts.dma->read(now_ps(), src, functional() ? dst : nullptr, bytes);
   if (r.status != tlm::TLM_OK_RESPONSE) fault("load", src, r.status);
@@ -533,6 +542,7 @@ uint64_t Executor::dma_load(Addr src, uint8_t* dst, uint64_t bytes) {
 }
 
 void Executor::dma_store(Addr dst, const uint8_t* src, uint64_t bytes, uint64_t ready) {
+  refuse_in_source();
   pause_until(ready);
   while (m_parts.dma->out_free() > now_ps()) pause_until(m_parts.dma->out_free());
   const Dma::Result r = m_parts.dma->write(now_ps(), dst, functional() ? src : nullptr, bytes);

@@ -126,6 +126,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   void spawn();
   void on_wake() override;
   void on_next() override { m_engine.fetch(); }
+  void refuse_in_source() const;
   void pause_until(Ps t);
   void sleep_until(Ps t);
   void signals();

@@ -39,6 +39,7 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
   for (auto& block : m_queued) free_block(block.get());
   for (uint32_t i = 0; i < m_states.size() * kBlock; ++i) m_free_states.push_back(static_cast<uint16_t>(i));
   m_listed.clear();
+  m_listed.reserve(16);  // its address is passed on
   m_first_handle += m_done.size();
   m_done.clear();
   m_in_flight = m_unissued = 0;
@@ -54,24 +55,25 @@ size_t MoveEngine::lane_index(tl::Dir dir) const {
   throw tl::ProtocolError(fmt::format("PE {} has no neighbour in direction {}", m_flat_pe, tl::to_string(dir)));
 }
 
-void MoveEngine::free_block(Queued* block) {
+void MoveEngine::free_block(QueuedMove* block) {
   for (uint32_t i = 0; i < kBlock; ++i) m_free.push_back(&block[i]);
 }
 
-MoveEngine::Queued& MoveEngine::acquire_queued() {
+MoveEngine::QueuedMove& MoveEngine::acquire_queued() {
   if (m_free.empty()) {
-    m_queued.push_back(std::make_unique<Queued[]>(kBlock));
+    m_queued.push_back(std::make_unique<QueuedMove[]>(kBlock));
     free_block(m_queued.back().get());
   }
-  Queued& q = *m_free.back();
+  QueuedMove& q = *m_free.back();
   m_free.pop_back();
   return q;
 }
 
-MoveEngine::MoveState& MoveEngine::start(Queued& q) {
+MoveEngine::MoveState& MoveEngine::start(QueuedMove& q) {
   if (q.state != kNoState) return state(q);
   if (m_free_states.empty()) {
     const auto first = static_cast<uint32_t>(m_states.size()) * kBlock;
+    if (first + kBlock > kNoState) throw tl::ProtocolError(fmt::format("PE {}: {} moves under way", m_flat_pe, first));
     m_states.push_back(std::make_unique<MoveState[]>(kBlock));
     for (uint32_t i = 0; i < kBlock; ++i) m_free_states.push_back(static_cast<uint16_t>(first + i));
   }
@@ -92,7 +94,7 @@ MoveEngine::MoveState& MoveEngine::start(Queued& q) {
   return m;
 }
 
-void MoveEngine::pass_on(RingBuffer<Queued*>& queue, MoveState*& front) {
+void MoveEngine::pass_on(RingBuffer<QueuedMove*>& queue, MoveState*& front) {
   queue.pop_front();
   front = nullptr;
   if (queue.empty()) return;
@@ -100,10 +102,10 @@ void MoveEngine::pass_on(RingBuffer<Queued*>& queue, MoveState*& front) {
   front->dirty = m_ripple = true;
 }
 
-MoveEngine::Queued& MoveEngine::check_in(const tl::Move& move) {
+MoveEngine::QueuedMove& MoveEngine::check_in(const tl::Move& move) {
   tl::check_move(move);
   const uint32_t bytes = tl::piece_bytes(move, [this](tl::Dir d) { return m_lanes[lane_index(d)].link.slot_bytes; });
-  Queued& q = acquire_queued();
+  QueuedMove& q = acquire_queued();
   q.local = move.local;
   q.store = move.store;
   q.count = move.count;
@@ -122,7 +124,7 @@ MoveEngine::Queued& MoveEngine::check_in(const tl::Move& move) {
   return q;
 }
 
-tl::Handle MoveEngine::queue_up(Queued& q) {
+tl::Handle MoveEngine::queue_up(QueuedMove& q) {
   const tl::Handle handle = m_first_handle + m_done.size();
   m_done.push_back(false);
   q.handle = static_cast<uint32_t>(handle);
@@ -200,8 +202,8 @@ void MoveEngine::name_touched(QpId qp, HostLines& lines) const {
   lines.add(&m_lane_of_qp);
   const Lane* lane = lane_of(qp);
   if (lane == nullptr) return;
-  lines.add(&m_lane_of_qp[value(qp)]);
   lines.add(lane);
+  lines.add(&m_lane_of_qp[value(qp)]);
 }
 
 std::optional<Ps> MoveEngine::credit_came(QpId qp, Ps at) {
@@ -220,6 +222,7 @@ std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited, Caller caller
     bool finished = false;
     for (size_t i = 0; i < m_listed.size(); ++i) {  // grows while lanes move on
       MoveState& m = *m_listed[i];
+      if (m.retired == m.pieces) continue;  // already finished when an earlier call failed
       if (!m.dirty && m.next_time > now && m.lazy_time > now) continue;
       advance(m, now);
       if (m.retired == m.pieces) {
@@ -234,6 +237,7 @@ std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited, Caller caller
   Ps next = kNever;
   Ps all_done = 0;  // when the last move is, or never if one waits for something from outside
   for (const MoveState* m : m_listed) {
+    if (m->retired == m->pieces) continue;
     next = std::min(next, m->next_time);
     if (m_starved || (awaits_one && awaited_low == m->move->handle)) next = std::min(next, m->lazy_time);
     all_done = std::max(all_done, m->lazy_time);

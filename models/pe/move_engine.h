@@ -124,7 +124,7 @@ class MoveEngine {
   // A PE has sixteen moves queued, and some more under way; the host has to hold those of every PE in its caches. So
   // what waits for its turn takes one cache line, and a move gets the rest when it is the oldest one on a queue pair.
   static constexpr uint16_t kNoState = 0xFFFF;
-  struct alignas(64) Queued {
+  struct alignas(64) QueuedMove {
     Addr local, store;
     uint64_t count;
     uint32_t divisor;
@@ -150,7 +150,7 @@ class MoveEngine {
   static constexpr uint32_t kUnstaged = ~uint32_t{0};
   // By cache line: what decides whether it is looked at and how far it is, the messages per direction, the piece.
   struct alignas(64) MoveState {
-    Queued* move = nullptr;
+    QueuedMove* move = nullptr;
     Ps next_time = kNever;  ///< when it can go on by itself
     Ps lazy_time = kNever;  ///< when its oldest piece is done with its transfers, if nothing else waits for that
     bool dirty = true;      ///< something happened that may let it go on
@@ -167,10 +167,10 @@ class MoveEngine {
     Piece single;  ///< of a move that is one piece, as most are in short collectives
     Piece& piece(uint32_t i) { return pieces == 1 ? single : ring[i % kWindow]; }
   };
-  static_assert(sizeof(Queued) == 64 && sizeof(MoveState) == 192);
+  static_assert(sizeof(QueuedMove) == 64 && sizeof(MoveState) == 192);
   // Two cache lines, and the route.
   struct alignas(64) Lane {
-    RingBuffer<Queued*> receiving, sending;
+    RingBuffer<QueuedMove*> receiving, sending;
     MoveState *receiver = nullptr, *sender = nullptr;  ///< of the fronts, if any
     Ps message_since = kNotWaiting, credit_since = kNotWaiting;
     QpId qp{};
@@ -180,15 +180,15 @@ class MoveEngine {
 
   size_t lane_index(tl::Dir dir) const;
   tl::Dir dir_of(uint16_t lane) const { return static_cast<tl::Dir>(m_lane_dirs[lane]); }
-  Queued& acquire_queued();
+  QueuedMove& acquire_queued();
   /// Checked and with everything that a move says, not in any queue yet.
-  Queued& check_in(const tl::Move& move);
-  tl::Handle queue_up(Queued& q);
-  void free_block(Queued* block);
-  MoveState& state(const Queued& q) { return m_states[q.state / kBlock][q.state % kBlock]; }
-  const MoveState& state(const Queued& q) const { return m_states[q.state / kBlock][q.state % kBlock]; }
+  QueuedMove& check_in(const tl::Move& move);
+  tl::Handle queue_up(QueuedMove& q);
+  void free_block(QueuedMove* block);
+  MoveState& state(const QueuedMove& q) { return m_states[q.state / kBlock][q.state % kBlock]; }
+  const MoveState& state(const QueuedMove& q) const { return m_states[q.state / kBlock][q.state % kBlock]; }
   /// Gives the move a state and lists it, unless it has one.
-  MoveState& start(Queued& q);
+  MoveState& start(QueuedMove& q);
   void advance(MoveState& m, Ps now);
   void advance_loads(MoveState& m, Ps now);
   void advance_receives(MoveState& m, Ps now);
@@ -228,7 +228,7 @@ class MoveEngine {
   static bool issued(const MoveState& m, uint32_t i);  ///< every transfer of piece i
   void used_up(MoveState& m, uint32_t i);
   static void wake_at(MoveState& m, Ps t) { m.next_time = std::min(m.next_time, t); }
-  void pass_on(RingBuffer<Queued*>& queue, MoveState*& front);
+  void pass_on(RingBuffer<QueuedMove*>& queue, MoveState*& front);
   const Lane* lane_of(QpId qp) const {
     const size_t i = value(qp);
     return i < m_lane_of_qp.size() && m_lane_of_qp[i] >= 0 ? &m_lanes[static_cast<size_t>(m_lane_of_qp[i])] : nullptr;
@@ -263,12 +263,12 @@ class MoveEngine {
   std::vector<uint64_t> m_spares;  ///< staging areas of m_spare_bytes that no piece uses
   // Blocks of moves; those that are free, the ones used last on top.
   static constexpr uint32_t kBlock = 8;
-  std::vector<std::unique_ptr<Queued[]>> m_queued;
+  std::vector<std::unique_ptr<QueuedMove[]>> m_queued;
   std::vector<std::unique_ptr<MoveState[]>> m_states;
-  std::vector<Queued*> m_free;
-  static constexpr uint32_t kReadAhead = 8;
-  RingBuffer<Queued*> m_read;  ///< ahead of their submission
+  std::vector<QueuedMove*> m_free;
   std::vector<uint16_t> m_free_states;
+  static constexpr uint32_t kReadAhead = 8;
+  RingBuffer<QueuedMove*> m_read;  ///< from a source, ahead of their submission
   launch::ArgHeader m_header;
   uint32_t m_flat_pe = 0;
   HostLineList<47> m_ahead;  ///< of lanes, queue pairs and DMA

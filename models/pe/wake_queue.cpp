@@ -28,7 +28,7 @@ void WakeQueue::set_touched(Sleeper& sleeper, const HostLines& lines) {
 }
 
 /// The top of the heap comes next; one of those below it after that.
-void WakeQueue::fetch_ahead() const {
+void WakeQueue::fetch_next() const {
   if (m_sleepers.size() <= SystemConfig::kPesInHostCaches) return;
   const size_t n = std::min<size_t>(m_heap.size(), 3);
   for (size_t i = 1; i < n; ++i) m_touched[m_heap[i].who].fetch();
@@ -60,7 +60,7 @@ void WakeQueue::run() {
     Sleeper& sleeper = *m_sleepers[due.who];
     if (sleeper.m_due != due.at) continue;
     sleeper.m_due = Sleeper::kNever;
-    fetch_ahead();
+    fetch_next();
     sleeper.on_wake();
   }
   m_running = false;

@@ -50,7 +50,7 @@ class WakeQueue {
     bool operator<(const Entry& o) const { return at != o.at ? at > o.at : who > o.who; }  // the earliest on top
   };
   void run();
-  void fetch_ahead() const;
+  void fetch_next() const;
   void tick_at(Ps at);
   void enrol(Sleeper& sleeper);
 

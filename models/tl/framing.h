@@ -66,7 +66,8 @@ std::string check_header(const ipcq::SlotHeader& received, const ipcq::SlotHeade
 
 /// \throws ProtocolError when a move neither has an operand nor a source, or neither a place nor a destination, or
 /// names
-///   a direction twice on one side, or asks for arithmetic that the dtype does not have
+///   a direction twice on one side, or a divisor that is 0 or above 2^32 - 1, or asks for arithmetic that the dtype
+///   does not have
 void check_move(const Move& move);
 
 }  // namespace ahbm::tl

@@ -107,7 +107,7 @@ struct Move {
   uint64_t count = 0;
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
-  uint64_t divisor = 1;
+  uint64_t divisor = 1;     ///< at most 2^32 - 1
   bool local_last = false;  ///< needs `local` and one of `from`; so two ranks that exchange reduce in the same order
   uint16_t step = 0;        ///< written to sent headers and checked in received ones
   uint16_t recv_step = 0xFFFF;  ///< step expected in received headers when it differs from `step`
@@ -229,8 +229,10 @@ class Tl {
   virtual Handle submit(const Move& move) = 0;
   virtual void wait(Handle handle) = 0;
   virtual void wait_all() = 0;
-  /// Submits what `next` yields, as a loop over `submit` would, and returns when the last move is submitted. `next` may
-  /// be called outside of the kernel's thread, whenever there is room: what it does must not wait.
+  /// Submits what `next` yields, in that order, each move as soon as there is room for it (a loop over `submit` may
+  /// come later to that), and returns when the last one is submitted. `next` may be called outside of the kernel's
+  /// thread and up to eight moves ahead of their turn, and must not use the Tl. What it throws comes out of submit_all
+  /// after what it had yielded is submitted; after any other error, moves that it was asked for may be lost.
   virtual void submit_all(const MoveSource& next) {
     while (const Move* move = next()) submit(*move);
   }

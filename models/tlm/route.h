@@ -21,8 +21,8 @@ struct HopList {
   Hop* const* end() const { return first + count; }
 };
 
-/// One granted route, kept by an initiator per target window it uses. A cache line, one more for its hops, and two for
-/// what the target touches.
+/// One granted route, kept by an initiator per target window it uses. A cache line, one more for its hops, and three
+/// for what the target touches.
 struct alignas(64) Route {
   tlm::tlm_fw_transport_if<>* target = nullptr;
   uint64_t begin_address = 1, end_address = 0;

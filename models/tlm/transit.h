@@ -76,7 +76,7 @@ class alignas(64) Hop {
     m_link = link;
     m_framing = framing;
     m_latency = static_cast<uint32_t>(std::min<Ps>(link.latency, kNotShort));
-    keep_lengths_anew();
+    forget_lengths();
   }
 
   /// Moves `t` across: head_out = first free instant, tail_out = max(end of the reserved time, tail_in), then latency.
@@ -127,26 +127,27 @@ class alignas(64) Hop {
   void observe(const observe::Tap* tap) {
     settle();
     m_tap = tap;
-    keep_lengths_anew();
+    forget_lengths();
   }
 
  private:
   static constexpr size_t kChannels = 2;
   // What messages of some lengths cost is kept, and how many pass is counted: traffic comes in few lengths, and
   // divisions are dear. Data comes in two (a move's last message is an odd one), with header-only requests in between.
-  enum Kept : size_t { kData, kData2, kControl, kLengths, kHeader = kLengths, kKept };
+  enum Kept : size_t { kData, kData2, kControl, kHeader };
+  static constexpr size_t kLengths = 3, kKept = 4;  ///< those with a length of their own, all
   static constexpr uint16_t kNoPayload = 0xFFFF;
   static constexpr uint32_t kNotShort = ~uint32_t{0};
 
   template <Channel kChannel>
   bool known_duration(uint64_t payload, Ps& duration) {
     constexpr Kept kFirst = kChannel == Channel::Data ? kData : kControl;
-    if (m_payload[kFirst] != payload) return known_otherwise(kFirst, payload, duration);
+    if (m_payload[kFirst] != payload || payload == kNoPayload) return known_otherwise(kFirst, payload, duration);
     duration = m_duration[kFirst];
     return count(kFirst);
   }
   [[gnu::noinline]] bool known_otherwise(Kept first, uint64_t payload, Ps& duration) {
-    if (first == kData && m_payload[kData2] == payload) {
+    if (first == kData && m_payload[kData2] == payload && payload != kNoPayload) {
       duration = m_duration[kData2];
       return count(kData2);
     }
@@ -170,8 +171,8 @@ class alignas(64) Hop {
       m_waited += static_cast<uint32_t>(time);
     }
   }
-  /// The next pass of every length looks at all that matters.
-  void keep_lengths_anew() {
+  /// The next pass of every length looks at all that matters; a request is of one length.
+  void forget_lengths() {
     m_payload[kData] = m_payload[kData2] = m_payload[kControl] = kNoPayload;
     const Ps duration = duration_of(0);
     const bool fits = duration <= std::numeric_limits<uint16_t>::max();

@@ -58,6 +58,22 @@ void source_waits(tl::Tl& t, const tl::Args&) {
     return nullptr;
   });
 }
+/// A source that submits by itself, after two moves; the kernel goes on.
+void source_nests(tl::Tl& t, const tl::Args&) {
+  Move m;
+  const auto next = [&, i = uint64_t{0}]() mutable -> const Move* {
+    if (i == 2) t.submit_all([]() -> const Move* { return nullptr; });
+    m = move_at(i++, true);
+    return &m;
+  };
+  EXPECT_THROW(t.submit_all(next), tl::ProtocolError);
+  EXPECT_THROW(t.submit_all([&]() -> const Move* {
+    t.submit(move_at(0, true));
+    return nullptr;
+  }),
+               tl::ProtocolError);
+  t.submit(move_at(2, true));
+}
 /// Submits three moves before its source fails, and goes on after that.
 void source_fails(tl::Tl& t, const tl::Args& a) {
   Move m;
@@ -88,6 +104,7 @@ class SubmitAll : public SimTest {
     bench->kernels.add("source_receives", source_receives);
     bench->kernels.add("source_waits", source_waits);
     bench->kernels.add("source_fails", source_fails);
+    bench->kernels.add("source_nests", source_nests);
   }
   static LinkEntry link(Dir dir, uint32_t qp, uint32_t peer, uint32_t slots) {
     LinkEntry e;
@@ -150,13 +167,22 @@ TEST_F(SubmitAll, WhatComesBeforeAnErrorIsSubmitted) {
   });
 }
 
+TEST_F(SubmitAll, ASourceMustNotSubmit) {
+  start();
+  bench->memory.poke(kIn, std::vector<uint8_t>(3 * kItems * 4, 0x3F));
+  run([&] {
+    bench->connect(0, 2, 0, 1, 3, 0, 2, kSlotBytes);
+    pair("source_nests", "loop_receives", {}, 3, 2);
+  });
+}
+
 TEST_F(SubmitAll, ASourceMustNotWait) {
   start();
   run([&] {
     bench->launch(0, "source_waits", {}, {}, m_tag++);
     bench->wait_completions(m_tag);
     EXPECT_EQ(bench->completion(0).status, static_cast<uint16_t>(Status::Protocol));
-    EXPECT_THAT(bench->pe[0]->executor().last_error(), HasSubstr("must not wait"));
+    EXPECT_THAT(bench->pe[0]->executor().last_error(), HasSubstr("must not use the machine"));
     bench->connect(0, 2, 0, 1, 3, 0, 2, kSlotBytes);
     pair("source_sends", "source_receives", {9}, 9, 2);
   });
