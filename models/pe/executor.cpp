@@ -330,11 +330,13 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
     const uint32_t flat = m_parts.config->flat_pe(m_parts.location);
     m_engine.begin(header, links, flat);
     configure(header, std::move(links), flat);
-    HostLines lines;
-    lines.add(static_cast<const WakeQueue::Sleeper*>(this));
-    lines.add(&m_blocked, &m_engine);
-    m_engine.name_own(lines);
-    m_parts.wakes->set_touched(*this, lines);
+    if (m_parts.config->outgrows_host_caches()) {
+      HostLines lines;
+      lines.add(static_cast<const WakeQueue::Sleeper*>(this));
+      lines.add(&m_blocked, &m_engine);
+      m_engine.name_own(lines);
+      m_parts.wakes->set_touched(*this, lines);
+    }
     kernel->fn(*this, tl::Args(std::move(words)));
     wait_all();
     // A completion says that everything stored is in memory.

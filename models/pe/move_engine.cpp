@@ -29,13 +29,7 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
   m_free.clear();
   m_free_states.clear();
   m_ahead.clear();
-  m_ahead.add(m_parts.dma, m_parts.dma + 1);
-  for (const Lane& lane : m_lanes) {
-    m_ahead.add(&lane, &lane.route.touched);
-    HostLines lines;
-    m_parts.ipcq->name_touched(value(lane.qp), lines);
-    m_ahead.add(lines);
-  }
+  if (m_parts.config->outgrows_host_caches()) name_ahead();
   for (auto& block : m_queued) free_block(block.get());
   for (uint32_t i = 0; i < m_states.size() * kBlock; ++i) m_free_states.push_back(static_cast<uint16_t>(i));
   m_listed.clear();
@@ -53,6 +47,16 @@ size_t MoveEngine::lane_index(tl::Dir dir) const {
     if (m_lane_dirs[i] == static_cast<uint16_t>(dir)) return i;
   }
   throw tl::ProtocolError(fmt::format("PE {} has no neighbour in direction {}", m_flat_pe, tl::to_string(dir)));
+}
+
+void MoveEngine::name_ahead() {
+  m_ahead.add(m_parts.dma, m_parts.dma + 1);
+  for (const Lane& lane : m_lanes) {
+    m_ahead.add(&lane, &lane.route.touched);
+    HostLines lines;
+    m_parts.ipcq->name_touched(value(lane.qp), lines);
+    m_ahead.add(lines);
+  }
 }
 
 void MoveEngine::free_block(QueuedMove* block) {

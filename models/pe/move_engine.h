@@ -186,7 +186,7 @@ class MoveEngine {
   tl::Handle queue_up(QueuedMove& q);
   void free_block(QueuedMove* block);
   MoveState& state(const QueuedMove& q) { return m_states[q.state / kBlock][q.state % kBlock]; }
-  const MoveState& state(const QueuedMove& q) const { return m_states[q.state / kBlock][q.state % kBlock]; }
+  void name_ahead();
   /// Gives the move a state and lists it, unless it has one.
   MoveState& start(QueuedMove& q);
   void advance(MoveState& m, Ps now);

@@ -11,7 +11,6 @@
 namespace ahbm::test {
 namespace {
 
-using launch::LinkEntry;
 using observe::Event;
 using observe::EventKind;
 using observe::Point;
@@ -20,16 +19,6 @@ using observe::Wait;
 using observe::test::ScratchFile;
 using observe::test::TraceFile;
 using ::testing::HasSubstr;
-
-LinkEntry link(tl::Dir dir, uint32_t qp, uint32_t peer, uint32_t slots, uint32_t slot_bytes) {
-  LinkEntry e;
-  e.dir = static_cast<uint16_t>(dir);
-  e.qp = static_cast<uint16_t>(qp);
-  e.peer_flat_pe = peer;
-  e.n_slots = slots;
-  e.slot_bytes = slot_bytes;
-  return e;
-}
 
 void send_east(tl::Tl& t, const tl::Args& a) {
   const auto outer = t.region("everything");

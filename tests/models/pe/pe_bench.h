@@ -196,6 +196,16 @@ class PeBench {
   }
 };
 
+inline launch::LinkEntry link(tl::Dir dir, uint32_t qp, uint32_t peer, uint32_t slots, uint32_t slot_bytes) {
+  launch::LinkEntry e;
+  e.dir = static_cast<uint16_t>(dir);
+  e.qp = static_cast<uint16_t>(qp);
+  e.peer_flat_pe = peer;
+  e.n_slots = slots;
+  e.slot_bytes = slot_bytes;
+  return e;
+}
+
 /// One SIP of one cube with four PEs, everything at its default.
 inline SystemConfig bench_config() {
   SystemConfig c;

@@ -8,20 +8,9 @@ namespace ahbm::test {
 namespace {
 
 namespace pe_regs = regs::pe;
-using launch::LinkEntry;
 using launch::Status;
 
-constexpr uint32_t kEast = static_cast<uint32_t>(tl::Dir::E), kWest = static_cast<uint32_t>(tl::Dir::W);
-
-LinkEntry link(uint32_t dir, uint32_t qp, uint32_t peer, uint32_t slots, uint32_t slot_bytes) {
-  LinkEntry e;
-  e.dir = static_cast<uint16_t>(dir);
-  e.qp = static_cast<uint16_t>(qp);
-  e.peer_flat_pe = peer;
-  e.n_slots = slots;
-  e.slot_bytes = slot_bytes;
-  return e;
-}
+constexpr tl::Dir kEast = tl::Dir::E, kWest = tl::Dir::W;
 
 std::vector<uint8_t> floats(size_t n, float first, float step) {
   std::vector<float> v(n);

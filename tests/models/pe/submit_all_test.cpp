@@ -6,7 +6,6 @@
 namespace ahbm::test {
 namespace {
 
-using launch::LinkEntry;
 using launch::Status;
 using testing::HasSubstr;
 using tl::Dir;
@@ -106,21 +105,12 @@ class SubmitAll : public SimTest {
     bench->kernels.add("source_fails", source_fails);
     bench->kernels.add("source_nests", source_nests);
   }
-  static LinkEntry link(Dir dir, uint32_t qp, uint32_t peer, uint32_t slots) {
-    LinkEntry e;
-    e.dir = static_cast<uint16_t>(dir);
-    e.qp = static_cast<uint16_t>(qp);
-    e.peer_flat_pe = peer;
-    e.n_slots = slots;
-    e.slot_bytes = kSlotBytes;
-    return e;
-  }
   /// Runs a sender on PE 0 and a receiver on PE 1; how long that takes.
   Ps pair(const char* sender, const char* receiver, const std::vector<uint64_t>& args, uint64_t moves, uint32_t slots) {
     bench->memory.poke(kOut, std::vector<uint8_t>(moves * kItems * 4));
     const Ps begin = now();
-    bench->launch(1, receiver, {moves}, {link(Dir::W, 3, 0, slots)}, m_tag++);
-    bench->launch(0, sender, args, {link(Dir::E, 2, 1, slots)}, m_tag++);
+    bench->launch(1, receiver, {moves}, {link(Dir::W, 3, 0, slots, kSlotBytes)}, m_tag++);
+    bench->launch(0, sender, args, {link(Dir::E, 2, 1, slots, kSlotBytes)}, m_tag++);
     const Ps end = bench->wait_completions(m_tag);
     for (uint32_t tag : {m_tag - 2, m_tag - 1}) EXPECT_EQ(bench->completion(tag).status, 0) << tag;
     for (uint64_t i = 0; i < moves; ++i) {

@@ -9,10 +9,9 @@ namespace ahbm::test {
 namespace {
 
 namespace pe_regs = regs::pe;
-using launch::LinkEntry;
 using launch::Status;
 
-constexpr uint16_t kEast = static_cast<uint16_t>(tl::Dir::E), kWest = static_cast<uint16_t>(tl::Dir::W);
+constexpr tl::Dir kEast = tl::Dir::E, kWest = tl::Dir::W;
 
 void ends_well(tl::Tl&, const tl::Args&) {}
 void waits_for_ever(tl::Tl& t, const tl::Args& a) {
@@ -49,17 +48,8 @@ class PeTrouble : public SimTest {
     bench->kernels.add("send_east", send_east);
     bench->kernels.add("recv_west", recv_west);
   }
-  static LinkEntry link(uint16_t dir, uint16_t qp, uint32_t peer, uint32_t slot_bytes) {
-    LinkEntry e;
-    e.dir = dir;
-    e.qp = qp;
-    e.peer_flat_pe = peer;
-    e.n_slots = 2;
-    e.slot_bytes = slot_bytes;
-    return e;
-  }
   void wait_forever_on(uint32_t pe, uint32_t tag, const char* kernel = "waits_for_ever") {
-    bench->launch(pe, kernel, {PeBench::kMemory}, {link(kWest, 7, 0, 64)}, tag);
+    bench->launch(pe, kernel, {PeBench::kMemory}, {link(kWest, 7, 0, 2, 64)}, tag);
   }
   void ctrl(uint32_t pe, uint64_t word) { bench->sfr32(pe, pe_regs::offset::CTRL, static_cast<uint32_t>(word)); }
   static void pause(unsigned microseconds) { sc_core::wait(microseconds, sc_core::SC_US); }
@@ -192,7 +182,7 @@ TEST_F(PeTrouble, AMessageBeyondTheHardwaresSlotIsRefusedAtTheSender) {
   run([&] {
     bench->connect(0, 2, 0, 1, 7, 65536, 2, 64);
     // The kernel's table says 128, the registers say 64.
-    bench->launch(0, "send_east", {PeBench::kMemory, 16}, {link(kEast, 2, 1, 128)}, 0);
+    bench->launch(0, "send_east", {PeBench::kMemory, 16}, {link(kEast, 2, 1, 2, 128)}, 0);
     bench->wait_completions(1);
     EXPECT_EQ(bench->completion(0).status, static_cast<uint16_t>(Status::Protocol));
     EXPECT_EQ(bench->sfr<uint32_t>(0, pe_regs::offset::ERROR_BITS) & pe_regs::ERROR_BITS_TOO_LONG.mask(),
@@ -207,12 +197,12 @@ TEST_F(PeTrouble, AMessageTwiceIsNoticedInTheMiddleOfAMove) {
   run([&] {
     bench->connect(0, 2, 0, 1, 7, 65536, 2, 64);
     bench->memory.latency = ns(5);
-    bench->launch(0, "send_east", {PeBench::kMemory, 80}, {link(kEast, 2, 1, 64)}, 0);
+    bench->launch(0, "send_east", {PeBench::kMemory, 80}, {link(kEast, 2, 1, 2, 64)}, 0);
     pause(5);  // both slots are full, nobody reads
     EXPECT_EQ(bench->qp(1, 7, regs::qp::offset::LEVEL), 2u);
     // Gives the first message away, so that the kernel would take the second for it.
     bench->reg32(qp_reg_address(PeBench::location(1), QpId{7}, regs::qp::offset::RELEASE), 1);
-    bench->launch(1, "recv_west", {PeBench::kMemory + 4096, 80}, {link(kWest, 7, 0, 64)}, 1);
+    bench->launch(1, "recv_west", {PeBench::kMemory + 4096, 80}, {link(kWest, 7, 0, 2, 64)}, 1);
     pause(50);
     EXPECT_EQ(bench->completion(1).status, static_cast<uint16_t>(Status::Protocol));
     EXPECT_THAT(bench->pe[1]->executor().last_error(),
