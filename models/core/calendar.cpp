@@ -2,19 +2,23 @@
 
 namespace ahbm {
 
+void Calendar::forget_over(Intervals& busy, Ps now) {
+  while (!busy.empty() && busy.front().end <= now) busy.pop_front();
+}
+
 void Calendar::join_earliest(Intervals& busy) {
   busy[1].begin = busy.front().begin;
   busy.pop_front();
 }
 
 /// Only the gap before the last interval is concerned.
-Calendar::Slot Calendar::fill_last_gap(Interval& last, Intervals& busy, Ps earliest, Ps duration) {
+Calendar::Slot Calendar::fill_last_gap(Interval& last, Intervals& busy, Ps now, Ps earliest, Ps duration) {
   const bool touches = !busy.empty() && earliest == busy.back().end;
   if (earliest + duration < last.begin) {
     if (touches) {
       busy.back().end = earliest + duration;
     } else {
-      push_back(busy, {earliest, earliest + duration});
+      push_back(busy, {earliest, earliest + duration}, now);
     }
     return {earliest, earliest + duration};
   }
@@ -26,20 +30,20 @@ Calendar::Slot Calendar::fill_last_gap(Interval& last, Intervals& busy, Ps earli
 }
 
 Calendar::Slot Calendar::reserve_among(Interval& last, Intervals& busy, Ps now, Ps earliest, Ps duration) {
-  prune(busy, now);
   if (last.end <= now) {
     last = duration != 0 ? Interval{earliest, earliest + duration} : Interval{0, 0};
     return {earliest, earliest + duration};
   }
   if (duration == 0) return peek_in(last, busy, earliest, 0);
-  if (busy.empty() || earliest >= busy.back().end) return fill_last_gap(last, busy, earliest, duration);
+  if (busy.empty() || earliest >= busy.back().end) return fill_last_gap(last, busy, now, earliest, duration);
   // Fill the gaps from `earliest` on, which lies before the end of the last but one. Every interval crossed merges
   // with the new one, since no gap is left between them.
+  make_room(busy, now);
   const uint32_t first = first_from(busy, earliest);
   Interval& met = busy[first];
   if (earliest + duration < met.begin) {
     busy.insert(first, {earliest, earliest + duration});
-    if (busy.size() >= kMaxIntervals) join_earliest(busy);
+    bound(busy);
     return {earliest, earliest + duration};
   }
   uint32_t next = first;
@@ -78,20 +82,11 @@ Calendar::Slot Calendar::reserve_among(Interval& last, Intervals& busy, Ps now, 
 }
 
 /// The first interval that does not end before `earliest`. \pre busy.back() does not
-/// Traffic asks for times near the latest ones (what goes far) or near the earliest ones (what begins here).
+/// Most traffic asks for times near the latest ones.
 uint32_t Calendar::first_from(const Intervals& busy, Ps earliest) {
   uint32_t first = 0, end = busy.size() - 1;
-  const uint32_t half = end / 2;
-  if (busy[half].end < earliest) {
-    first = half + 1;
-    for (uint32_t steps = 0; steps < 8; ++steps, --end) {
-      if (end == first || busy[end - 1].end < earliest) return end;
-    }
-  } else {
-    end = half;
-    for (uint32_t steps = 0; steps < 8; ++steps, ++first) {
-      if (first == end || busy[first].end >= earliest) return first;
-    }
+  for (uint32_t steps = 0; steps < 8; ++steps, --end) {
+    if (end == 0 || busy[end - 1].end < earliest) return end;
   }
   while (first != end) {
     const uint32_t middle = first + (end - first) / 2;

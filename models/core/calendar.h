@@ -43,7 +43,7 @@ class Calendar {
       const Ps begin = last.end;
       return {begin, last.end = begin + duration};
     }
-    if (last.end > now) keep_earlier(busy, last, now);
+    if (last.end > now) push_back(busy, last, now);
     last = {earliest, earliest + duration};
     return {earliest, last.end};
   }
@@ -62,25 +62,33 @@ class Calendar {
   static constexpr size_t kMaxIntervals = 4096;
 
  private:
-  static void prune(Intervals& busy, Ps now) {
-    while (!busy.empty() && busy.front().end <= now) busy.pop_front();
-  }
-  static void keep_earlier(Intervals& busy, const Interval& interval, Ps now) {
-    prune(busy, now);
-    push_back(busy, interval);
-  }
-  static void push_back(Intervals& busy, const Interval& interval) {
+  static void push_back(Intervals& busy, const Interval& interval, Ps now) {
+    make_room(busy, now);
     busy.push_back(interval);
+    bound(busy);
+  }
+  /// What is over may stay (nothing asks for times before `now`) until there is no room for another interval: the front
+  /// is in another cache line than the back, where nearly everything happens.
+  static void make_room(Intervals& busy, Ps now) {
+    if (busy.empty()) return;
+    if (busy.back().end <= now) {
+      busy.restart();
+    } else if (busy.full() || busy.size() + 1 >= kMaxIntervals) {
+      forget_over(busy, now);
+    }
+  }
+  static void forget_over(Intervals& busy, Ps now);
+  static void bound(Intervals& busy) {
     if (busy.size() >= kMaxIntervals) join_earliest(busy);  // the latest is one more
   }
   static void join_earliest(Intervals& busy);
-  static Slot fill_last_gap(Interval& last, Intervals& busy, Ps earliest, Ps duration);
+  static Slot fill_last_gap(Interval& last, Intervals& busy, Ps now, Ps earliest, Ps duration);
   static Slot reserve_among(Interval& last, Intervals& busy, Ps now, Ps earliest, Ps duration);
   static Slot peek_in(const Interval& last, const Intervals& busy, Ps earliest, Ps duration);
   static uint32_t first_from(const Intervals& busy, Ps earliest);
 
   Interval m_last{0, 0};  ///< the latest interval; begin == end: none
-  Intervals m_busy;       ///< what lies before m_last: sorted, disjoint, never touching
+  Intervals m_busy;       ///< what lies before m_last, in part over: sorted, disjoint, never touching
 };
 
 }  // namespace ahbm

@@ -2,46 +2,51 @@
 // host's caches, and one look-up waits for the other; fetched ahead they come together.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 namespace ahbm {
 
+/// The empty asm statement keeps the call: to GCC, a function that does nothing but prefetch has no effect.
 inline void fetch_line(const void* address) {
   __builtin_prefetch(address);
+  __asm__ volatile("" : : "r"(address));
+}
+/// All lines of [begin, end).
+inline void fetch_lines(const void* begin, const void* end) {
+  constexpr size_t kLine = 64;
+  const char* p = static_cast<const char*>(begin);
+  for (p -= reinterpret_cast<uintptr_t>(p) % kLine; p < end; p += kLine) fetch_line(p);
 }
 
-/// Up to kMax of them; beyond that they are left out. The addresses need not stay valid.
-template <size_t kMax>
-class HostLineList {
+/// Ranges of addresses of the host, up to kMax; beyond that they are left out. They need not stay valid.
+class HostLines {
  public:
   void clear() { m_count = 0; }
   bool empty() const { return m_count == 0; }
-  void add(const void* address) {
-    if (m_count < kMax) m_lines[m_count++] = address;
-  }
+  void add(const void* address) { add(address, static_cast<const char*>(address) + 1); }
   /// All lines of [begin, end).
   void add(const void* begin, const void* end) {
-    const char* p = static_cast<const char*>(begin);
-    for (p -= reinterpret_cast<uintptr_t>(p) % kLine; p < end; p += kLine) add(p);
-  }
-  template <size_t kOther>
-  void add(const HostLineList<kOther>& other) {
-    for (const void* line : other) add(line);
+    uintptr_t first = reinterpret_cast<uintptr_t>(begin) / kLine;
+    const uintptr_t past = (reinterpret_cast<uintptr_t>(end) + kLine - 1) / kLine;
+    for (; first < past && m_count < kMax; first += kLine) {
+      m_ranges[m_count++] = first * kLine | (std::min<uintptr_t>(past - first, kLine) - 1);
+    }
   }
   void fetch() const {
-    for (const void* line : *this) fetch_line(line);
+    for (size_t i = 0; i < m_count; ++i) {
+      const char* line = reinterpret_cast<const char*>(m_ranges[i] & ~(kLine - 1));
+      for (uintptr_t n = m_ranges[i] % kLine + 1; n != 0; --n, line += kLine) fetch_line(line);
+    }
   }
-  const void* const* begin() const { return m_lines.data(); }
-  const void* const* end() const { return m_lines.data() + m_count; }
 
  private:
-  static constexpr size_t kLine = 64;
+  static constexpr uintptr_t kLine = 64;
+  static constexpr size_t kMax = 15;  // two lines themselves
   size_t m_count = 0;
-  std::array<const void*, kMax> m_lines;
+  std::array<uintptr_t, kMax> m_ranges;  ///< the first line's address, and in its low bits how many follow it
 };
-
-using HostLines = HostLineList<23>;  ///< three lines themselves
 
 }  // namespace ahbm

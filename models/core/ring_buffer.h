@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "models/core/host_lines.h"
+
 namespace ahbm {
 
 template <typename T>
@@ -30,6 +32,7 @@ class RingBuffer {
   }
   uint32_t size() const { return m_count; }
   bool empty() const { return m_count == 0; }
+  bool full() const { return m_count == m_capacity; }  ///< another value needs more memory
   /// \pre i < size()
   T& operator[](uint32_t i) { return m_values[(m_first + i) & (m_capacity - 1)]; }
   const T& operator[](uint32_t i) const { return m_values[(m_first + i) & (m_capacity - 1)]; }
@@ -40,8 +43,8 @@ class RingBuffer {
   /// Asks the host for both ends: they are about to be used.
   void fetch() const {
     if (m_count == 0) return;
-    __builtin_prefetch(&(*this)[0]);
-    __builtin_prefetch(&(*this)[m_count - 1]);
+    fetch_line(&(*this)[0]);
+    fetch_line(&(*this)[m_count - 1]);
   }
 
   void push_back(const T& value) {
@@ -54,6 +57,7 @@ class RingBuffer {
   }
   void pop_back() { --m_count; }  ///< \pre !empty()
   void clear() { m_count = 0; }
+  void restart() { m_first = m_count = 0; }   ///< clears, and begins with the same memory as ever
   void truncate(uint32_t n) { m_count = n; }  ///< \pre n <= size()
   /// Before the i-th value. The shorter side makes room. \pre i <= size()
   void insert(uint32_t i, const T& value) {

@@ -366,11 +366,38 @@ tlm::tlm_response_status Ipcq::credit(uint32_t id, uint64_t slots, uint32_t epoc
 void Ipcq::name_touched(uint32_t qp, HostLines& lines) const {
   const Qp* q = find(qp);
   if (q == nullptr) return;
-  lines.add(&m_parts);
-  lines.add(&m_listener);
+  lines.add(&bus_in.get_base_interface());
+  lines.add(&m_parts, &m_out);
   lines.add(&m_qps[qp]);
+  lines.add(q, &q->peer_is_ours);
   q->queue.name_touched(lines);
-  lines.add(&q->stats);
+}
+
+void Ipcq::fetch(QpId qp, Use use, uint32_t turns, Ps at) const {
+  if (turns == 4) {
+    fetch_lines(&m_parts, &m_enabled);
+    fetch_line(m_qps.data() + value(qp));
+    return;
+  }
+  const Qp* q = find(value(qp));
+  if (q == nullptr) return;
+  const bool sends = use == Use::Send;
+  if (turns == 3) fetch_lines(q, sends ? static_cast<const void*>(&q->route) : &q->route.touched);
+  if (turns == 2) q->queue.fetch(sends);
+  if (sends) return;
+  switch (turns) {
+    case 2:
+      q->route.fetch_lists();
+      break;
+    case 1:
+      q->route.fetch_hops();
+      break;
+    case 0:
+      q->route.fetch_second(at);
+      break;
+    default:
+      break;
+  }
 }
 
 QpResult Ipcq::would_take(uint32_t qp, uint32_t bytes) const {

@@ -55,6 +55,7 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   QpResult would_take(uint32_t qp, uint32_t bytes) const override;
   tlm::tlm_response_status deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at, Ps payload_at) override;
   void name_touched(uint32_t qp, HostLines& lines) const override;
+  void fetch(QpId qp, Use use, uint32_t turns, Ps at) const override;
   void payload_written(uint64_t tcm_offset, uint64_t bytes, Ps at) override;
   void reset() override;
   uint32_t credits(QpId qp) const override;

@@ -69,6 +69,10 @@ class IpcqPort {
   }
   /// What a message or a credit of `qp` touches here, its listener left out.
   virtual void name_touched(uint32_t qp, HostLines& lines) const { (void)qp, (void)lines; }
+  enum class Use : uint8_t { Take, Send };  ///< a message is taken and its credit given back, a message is sent
+  /// `qp` will be used at `at`, `turns` (0 to 4) wake-ups later: asks the host for what that looks at
+  /// (models/pe/wake_queue.h).
+  virtual void fetch(QpId qp, Use use, uint32_t turns, Ps at) const { (void)qp, (void)use, (void)turns, (void)at; }
   /// Whether a message would be refused now, and why; nothing is recorded. Asked before its bytes are put into
   /// the slot.
   virtual QpResult would_take(uint32_t qp, uint32_t bytes) const {

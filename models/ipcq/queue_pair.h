@@ -90,11 +90,12 @@ class QueuePair {
   uint64_t taken() const { return m_taken; }
   uint64_t released() const { return m_released; }
   void name_touched(HostLines& lines) const {
-    lines.add(&m_config);
-    lines.add(&m_arrived);
-    lines.add(&m_sent);
     lines.add(m_rx.get());
     lines.add(m_credit_at.get());
+  }
+  /// Asks the host for the slot that is sent to, or else taken, next.
+  void fetch(bool send) const {
+    fetch_line(send ? static_cast<const void*>(m_credit_at.get() + m_send_slot) : m_rx.get() + m_take_slot);
   }
   bool clean() const { return m_arrived == m_released && m_credited == m_sent; }
 

@@ -111,6 +111,41 @@ Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, 
   return r;
 }
 
+void Dma::fetch(uint32_t turns, Ps at) const {
+  const Route* const route = turns < 7 ? m_routes.last() : nullptr;
+  switch (turns) {
+    case 7:
+      fetch_lines(this, &m_out);
+      m_out.fetch();
+      m_in.fetch();
+      fetch_lines(&m_out_done, this + 1);
+      fetch_line(&m_tcm);
+      m_tcm.port().fetch();
+      return;
+    case 6:
+      for (const Hop* hop : {&m_out, &m_in, static_cast<const Hop*>(&m_tcm.port())}) hop->fetch_second(at);
+      fetch_line(&m_out_done[m_out_next]);
+      fetch_line(&m_in_done[m_in_next]);
+      if (route != nullptr) fetch_line(route);
+      return;
+    case 5:
+      for (const Hop* hop : {&m_out, &m_in, static_cast<const Hop*>(&m_tcm.port())}) hop->fetch_intervals(at);
+      if (route != nullptr) route->fetch_lists();
+      return;
+    case 4:
+      if (route != nullptr) route->fetch_hops();
+      return;
+    case 3:
+      if (route != nullptr) route->fetch_second(at);
+      return;
+    case 2:
+      if (route != nullptr) route->fetch_intervals(at);
+      return;
+    default:
+      return;
+  }
+}
+
 Dma::Result Dma::read(Ps now, Addr src, uint8_t* dst, uint64_t bytes) {
   PooledPayload& p = prepare(tlm::TLM_READ_COMMAND, src, dst, bytes);
   Transit& t = p.transit.transit;

@@ -52,6 +52,9 @@ class Dma {
   /// `src` -> TCM. \pre in_free() <= now
   Result read(Ps now, Addr src, uint8_t* dst, uint64_t bytes);
 
+  /// Something is going to be loaded and sent at `at`, `turns` wake-ups later (models/pe/wake_queue.h).
+  void fetch(uint32_t turns, Ps at) const;
+
   const DmaStats& out_stats() const { return m_out_stats; }
   const DmaStats& in_stats() const { return m_in_stats; }
   Hop& out_hop() { return m_out; }

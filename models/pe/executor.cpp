@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -65,16 +66,19 @@ void Executor::spawn() {
 }
 
 void Executor::wake(Ps at) {
-  if (m_blocked != nullptr) return m_parts.wakes->wake(*this, at);
+  if (m_is_blocked) return m_parts.wakes->wake(*this, at);
   if (!m_sleeping) return;
   const Ps now = now_ps();
   m_wake.notify(to_sc_time(at > now ? at - now : 0));
 }
 
 void Executor::name_touched(QpId qp, HostLines& lines) const {
-  lines.add(static_cast<const WakeQueue::Sleeper*>(this));
-  lines.add(&m_blocked);
+  lines.add(static_cast<const WakeQueue::Sleeper*>(this), &m_blocked);
   m_engine.name_touched(qp, lines);
+}
+
+void Executor::on_approach(uint32_t turns, Ps at) {
+  if (m_is_blocked) m_engine.fetch(turns, at);
 }
 
 void Executor::on_message(QpId qp, Ps ready) {
@@ -136,36 +140,40 @@ void Executor::sleep_until(Ps t) {
 
 template <typename Done>
 void Executor::block_until(const Done& done, tl::Handle awaited, Ps deadline) {
-  const auto look = [](const void* condition, std::optional<Ps> next) {
+  refuse_in_source();
+  static_assert(sizeof(Done) <= sizeof m_blocked.condition && std::is_trivially_copyable_v<Done>);
+  m_blocked.done = [](const void* condition, std::optional<Ps> next) {
     if constexpr (std::is_invocable_v<const Done&, std::optional<Ps>>) {
       return (*static_cast<const Done*>(condition))(next);
     } else {
       return (*static_cast<const Done*>(condition))();
     }
   };
-  refuse_in_source();
-  const Blocked blocked{look, &done, awaited, deadline};
+  new (m_blocked.condition.data()) Done(done);
+  m_blocked.awaited = awaited;
+  m_blocked.deadline = deadline;
   for (;;) {
     signals();
-    if (step(blocked, MoveEngine::Caller::Thread)) return;
-    m_blocked = &blocked;
+    if (step(MoveEngine::Caller::Thread)) return;
+    m_is_blocked = true;
     try {
       sc_core::wait(m_resume);
     } catch (...) {  // the simulation takes its threads down
-      m_blocked = nullptr;
+      m_is_blocked = false;
       throw;
     }
-    m_blocked = nullptr;
+    m_is_blocked = false;
     if (m_failure) std::rethrow_exception(std::exchange(m_failure, nullptr));
   }
 }
 
-bool Executor::step(const Blocked& blocked, MoveEngine::Caller caller) {
+bool Executor::step(MoveEngine::Caller caller) {
+  const Blocked& blocked = m_blocked;
   const Ps now = now_ps();
   std::optional<Ps> next;
   do {
     next = m_engine.progress(now, blocked.awaited, caller);
-    if (m_engine.needs_thread() || blocked.done(blocked.condition, next)) return true;
+    if (m_engine.needs_thread() || blocked.done(blocked.condition.data(), next)) return true;
   } while (m_engine.ripples());  // `done` may have submitted moves
   if (blocked.deadline > now && (!next || blocked.deadline < *next)) next = blocked.deadline;
   if (next) m_parts.wakes->wake(*this, *next);
@@ -176,10 +184,10 @@ bool Executor::step(const Blocked& blocked, MoveEngine::Caller caller) {
 /// method may not do: that spares most of the context switches, and the host's caches the stacks.
 void Executor::on_wake() {
   if (!m_spawned) return spawn();
-  if (m_blocked == nullptr || m_failure) return;
+  if (!m_is_blocked || m_failure) return;
   try {
     const bool thread_needed = m_parts.foreign_parts || m_reset || m_abort || m_parts.faults->stops_armed();
-    if (thread_needed || step(*m_blocked, MoveEngine::Caller::Method)) m_resume.notify();
+    if (thread_needed || step(MoveEngine::Caller::Method)) m_resume.notify();
   } catch (...) {
     m_failure = std::current_exception();
     m_resume.notify();
@@ -331,11 +339,7 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
     m_engine.begin(header, links, flat);
     configure(header, std::move(links), flat);
     if (m_parts.config->outgrows_host_caches()) {
-      HostLines lines;
-      lines.add(static_cast<const WakeQueue::Sleeper*>(this));
-      lines.add(&m_blocked, &m_engine);
-      m_engine.name_own(lines);
-      m_parts.wakes->set_touched(*this, lines);
+      m_parts.wakes->tell_approach(*this, static_cast<const WakeQueue::Sleeper*>(this), &m_scratch);
     }
     kernel->fn(*this, tl::Args(std::move(words)));
     wait_all();
@@ -430,38 +434,35 @@ tl::Handle Executor::submit(const tl::Move& move) {
 
 void Executor::submit_all(const tl::MoveSource& next) {
   refuse_in_source();
-  // Also by the method process: resuming a kernel for every few moves is dear.
-  bool at_end = false;
-  std::exception_ptr failure;  // what comes before is submitted first
-  const auto read_ahead = [&] {
-    const RaiseFlag running(m_source_runs);
-    try {
-      at_end = !m_engine.read_ahead(next);
-    } catch (...) {
-      failure = std::current_exception();
-      at_end = true;
-    }
-  };
-  const auto take_what_fits = [&] {
-    for (;;) {
-      if (m_engine.has_read()) {
-        if (m_engine.unissued() >= tl::kMaxMoves) return false;
-        m_engine.submit_read();
-      } else if (at_end) {
-        return true;
-      } else {
-        read_ahead();
-      }
-    }
-  };
+  m_source = {&next, false, nullptr};
   try {
-    block_until(take_what_fits, MoveEngine::kNobody);
+    // Also by the method process: resuming a kernel for every few moves is dear.
+    block_until([this] { return take_from_source(); }, MoveEngine::kNobody);
   } catch (...) {
     m_engine.drop_read();
     throw;
   }
   if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody, MoveEngine::Caller::Thread);
-  if (failure) std::rethrow_exception(failure);
+  if (m_source.failure) std::rethrow_exception(std::exchange(m_source.failure, nullptr));
+}
+
+bool Executor::take_from_source() {
+  for (;;) {
+    if (m_engine.has_read()) {
+      if (m_engine.unissued() >= tl::kMaxMoves) return false;
+      m_engine.submit_read();
+    } else if (m_source.at_end) {
+      return true;
+    } else {
+      const RaiseFlag running(m_source_runs);
+      try {
+        m_source.at_end = !m_engine.read_ahead(*m_source.next);
+      } catch (...) {
+        m_source.failure = std::current_exception();
+        m_source.at_end = true;
+      }
+    }
+  }
 }
 
 void Executor::wait(tl::Handle handle) {

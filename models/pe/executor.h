@@ -2,6 +2,7 @@
 // method process of the wake queue carries their moves on while they wait.
 #pragma once
 
+#include <array>
 #include <exception>
 #include <list>
 #include <string>
@@ -112,20 +113,29 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   void stand_still();
   launch::Status execute(const launch::Descriptor& descriptor);
   void complete(const launch::Descriptor& descriptor, launch::Status status);
-  /// What the kernel waits for. `condition` is looked at after everything that happens; it lives on the kernel's stack.
+  /// What the kernel waits for. The condition is looked at after everything that happens. It is kept here: on the
+  /// kernel's stack it would be in one more page of the host's memory for every PE.
   struct Blocked {
     bool (*done)(const void* condition, std::optional<Ps> next) = nullptr;
-    const void* condition = nullptr;
+    alignas(8) std::array<unsigned char, 16> condition;
     tl::Handle awaited = MoveEngine::kNobody;
     Ps deadline = 0;
+  };
+  /// The moves that `submit_all` has been given.
+  struct Source {
+    const tl::MoveSource* next = nullptr;
+    bool at_end = false;
+    std::exception_ptr failure;  ///< what came before it is submitted first
   };
   /// Waits for `done()` or for `done(next)`, where `next` is when moves will go on without anything from outside.
   template <typename Done>
   void block_until(const Done& done, tl::Handle awaited, Ps deadline = 0);
-  bool step(const Blocked& blocked, MoveEngine::Caller caller);
+  bool step(MoveEngine::Caller caller);
+  /// Submits what there is room for. True: the source has no more.
+  bool take_from_source();
   void spawn();
   void on_wake() override;
-  void on_next() override { m_engine.fetch(); }
+  void on_approach(uint32_t turns, Ps at) override;
   void refuse_in_source() const;
   void pause_until(Ps t);
   void sleep_until(Ps t);
@@ -136,8 +146,10 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   [[noreturn]] void fault(const char* what, Addr address, tlm::tlm_response_status status);
 
   // What a wake-up looks at comes first.
-  const Blocked* m_blocked = nullptr;  ///< null: the thread runs, or waits for m_wake
-  std::exception_ptr m_failure;        ///< of the method, for the kernel
+  bool m_is_blocked = false;  ///< else the thread runs, or waits for m_wake
+  Blocked m_blocked;          ///< \pre m_is_blocked
+  Source m_source;
+  std::exception_ptr m_failure;  ///< of the method, for the kernel
   bool m_spawned = false, m_running = false, m_sleeping = false;
   bool m_abort = false, m_reset = false;
   bool m_stopped = false;      ///< by an injected fault, until a reset

@@ -28,8 +28,6 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
   m_read.clear();
   m_free.clear();
   m_free_states.clear();
-  m_ahead.clear();
-  if (m_parts.config->outgrows_host_caches()) name_ahead();
   for (auto& block : m_queued) free_block(block.get());
   for (uint32_t i = 0; i < m_states.size() * kBlock; ++i) m_free_states.push_back(static_cast<uint16_t>(i));
   m_listed.clear();
@@ -47,16 +45,6 @@ size_t MoveEngine::lane_index(tl::Dir dir) const {
     if (m_lane_dirs[i] == static_cast<uint16_t>(dir)) return i;
   }
   throw tl::ProtocolError(fmt::format("PE {} has no neighbour in direction {}", m_flat_pe, tl::to_string(dir)));
-}
-
-void MoveEngine::name_ahead() {
-  m_ahead.add(m_parts.dma, m_parts.dma + 1);
-  for (const Lane& lane : m_lanes) {
-    m_ahead.add(&lane, &lane.route.touched);
-    HostLines lines;
-    m_parts.ipcq->name_touched(value(lane.qp), lines);
-    m_ahead.add(lines);
-  }
 }
 
 void MoveEngine::free_block(QueuedMove* block) {
@@ -159,6 +147,10 @@ tl::Handle MoveEngine::submit(const tl::Move& move) {
 }
 
 bool MoveEngine::read_ahead(const tl::MoveSource& next) {
+  if (m_parts.config->outgrows_host_caches()) {
+    const size_t n = std::min<size_t>(m_free.size(), kReadAhead);
+    for (size_t i = m_free.size() - n; i < m_free.size(); ++i) fetch_line(m_free[i]);
+  }
   while (m_read.size() < kReadAhead) {
     const tl::Move* move = next();
     if (move == nullptr) return false;
@@ -203,11 +195,78 @@ std::optional<Ps> MoveEngine::message_came(QpId qp, Ps ready, Ps now) {
 }
 
 void MoveEngine::name_touched(QpId qp, HostLines& lines) const {
-  lines.add(&m_lane_of_qp);
   const Lane* lane = lane_of(qp);
   if (lane == nullptr) return;
   lines.add(lane);
   lines.add(&m_lane_of_qp[value(qp)]);
+}
+
+void MoveEngine::fetch(uint32_t turns, Ps at) const {
+  if (turns == 7) {
+    fetch_line(m_listed.data());
+    fetch_line(m_lane_dirs.data());
+    if (!m_free.empty()) fetch_line(&m_free.back());
+    if (!m_free_states.empty()) fetch_line(&m_free_states.back());
+    fetch_line(m_states.data());
+    if (!m_spares.empty()) fetch_line(&m_spares.back());
+    m_done.fetch();
+    m_read.fetch();
+  }
+  m_parts.dma->fetch(turns, at);
+  if (turns == 6) {
+    for (const MoveState* m : m_listed) fetch_line(m);
+    if (!m_free_states.empty()) {
+      const uint32_t state = m_free_states.back();
+      const MoveState& m = m_states[state / kBlock][state % kBlock];
+      fetch_lines(&m, &m + 1);
+    }
+    if (!m_read.empty()) fetch_line(m_read.front());
+  }
+  if (turns == 5 && !m_read.empty()) {
+    const QueuedMove& q = *m_read.front();
+    for (size_t s = 0; s < q.n_from; ++s) fetch_line(&m_lanes[q.from[s]]);
+    for (size_t d = 0; d < q.n_to; ++d) fetch_line(&m_lanes[q.to[d]]);
+  }
+  if (turns > 5) return;
+  for (const MoveState* m : m_listed) {
+    if (m->dirty || m->next_time <= at) {
+      fetch_for(*m, turns, at);
+    } else if (turns == 5 && m->lazy_time <= at) {
+      fetch_line(&m->single);
+      fetch_line(m->move);
+    }
+  }
+}
+
+void MoveEngine::fetch_for(const MoveState& m, uint32_t turns, Ps at) const {
+  if (turns == 5) {
+    fetch_lines(&m, &m + 1);
+    fetch_line(m.move);
+    return;
+  }
+  const QueuedMove& q = *m.move;
+  for (size_t s = 0; s < q.n_from; ++s) {
+    const Lane& lane = m_lanes[q.from[s]];
+    if (turns == 4) fetch_lines(&lane, &lane.route);
+    if (turns == 3) lane.receiving.fetch();
+    if (turns == 2 && lane.receiving.size() > 1) fetch_line(lane.receiving[1]);
+    m_parts.ipcq->fetch(lane.qp, IpcqPort::Use::Take, turns, at);
+  }
+  for (size_t d = 0; d < q.n_to; ++d) {
+    const Lane& lane = m_lanes[q.to[d]];
+    if (turns == 4) fetch_lines(&lane, &lane.route.touched);
+    if (turns == 3) {
+      lane.sending.fetch();
+      lane.route.fetch_lists();
+    }
+    if (turns == 2) {
+      if (lane.sending.size() > 1) fetch_line(lane.sending[1]);
+      lane.route.fetch_hops();
+    }
+    if (turns == 1) lane.route.fetch_second(at);
+    if (turns == 0) lane.route.fetch_intervals(at);
+    m_parts.ipcq->fetch(lane.qp, IpcqPort::Use::Send, turns, at);
+  }
 }
 
 std::optional<Ps> MoveEngine::credit_came(QpId qp, Ps at) {

@@ -83,21 +83,9 @@ class MoveEngine {
 
   /// What `message_came` and `credit_came` look at.
   void name_touched(QpId qp, HostLines& lines) const;
-  /// What `progress` always looks at, and where `fetch` finds the rest.
-  void name_own(HostLines& lines) const {
-    lines.add(this, &m_stats);
-    lines.add(m_listed.data());
-    lines.add(m_ahead.begin(), m_ahead.end());
-  }
-  /// Asks the host for what `progress` is about to look at.
-  void fetch() const {
-    for (const MoveState* m : m_listed) {
-      fetch_line(m);
-      fetch_line(&m->received);
-      fetch_line(&m->single);
-    }
-    m_ahead.fetch();
-  }
+  /// `progress` will be called at `at`, `turns` wake-ups later (models/pe/wake_queue.h): asks the host for what it is
+  /// going to look at.
+  void fetch(uint32_t turns, Ps at) const;
 
   /// Staging areas that are kept for the next piece go back to the scratch memory. False: there were none.
   bool give_back_spares();
@@ -185,8 +173,8 @@ class MoveEngine {
   QueuedMove& check_in(const tl::Move& move);
   tl::Handle queue_up(QueuedMove& q);
   void free_block(QueuedMove* block);
+  void fetch_for(const MoveState& m, uint32_t turns, Ps at) const;
   MoveState& state(const QueuedMove& q) { return m_states[q.state / kBlock][q.state % kBlock]; }
-  void name_ahead();
   /// Gives the move a state and lists it, unless it has one.
   MoveState& start(QueuedMove& q);
   void advance(MoveState& m, Ps now);
@@ -271,7 +259,6 @@ class MoveEngine {
   RingBuffer<QueuedMove*> m_read;  ///< from a source, ahead of their submission
   launch::ArgHeader m_header;
   uint32_t m_flat_pe = 0;
-  HostLineList<47> m_ahead;  ///< of lanes, queue pairs and DMA
 };
 
 }  // namespace ahbm::models

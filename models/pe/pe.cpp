@@ -372,7 +372,7 @@ void Pe::Inbox::give_route(const Transit& transit, std::optional<uint32_t> qp) {
   grant->window_begin = base;
   grant->window_end = base + addr::kPeWindowBytes;
   if (!config.outgrows_host_caches()) return;
-  grant->touched.add(this);
+  grant->touched.add(this, this + 1);
   if (qp) {
     grant->touched.add(&im.tcm.port());
     ipcq->name_touched(*qp, grant->touched);

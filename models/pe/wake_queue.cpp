@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "models/core/config/system_config.h"
+#include "models/core/host_lines.h"
 #include "models/tlm/extensions.h"
 
 namespace ahbm::models {
@@ -18,30 +18,65 @@ WakeQueue::WakeQueue() {
 void WakeQueue::enrol(Sleeper& sleeper) {
   if (sleeper.m_number != Sleeper::kUnknown) return;
   sleeper.m_number = static_cast<uint32_t>(m_sleepers.size());
-  m_sleepers.push_back(&sleeper);
-  m_touched.emplace_back();
+  m_sleepers.push_back({&sleeper, nullptr, nullptr});
 }
 
-void WakeQueue::set_touched(Sleeper& sleeper, const HostLines& lines) {
+void WakeQueue::tell_approach(Sleeper& sleeper, const void* begin, const void* end) {
   enrol(sleeper);
-  m_touched[sleeper.m_number] = lines;
+  m_sleepers[sleeper.m_number].begin = begin;
+  m_sleepers[sleeper.m_number].end = end;
+  m_tells = true;
 }
 
-/// The top of the heap comes next; one of those below it after that.
-void WakeQueue::fetch_next() const {
-  if (m_sleepers.size() <= SystemConfig::kPesInHostCaches) return;
-  const size_t n = std::min<size_t>(m_heap.size(), 3);
-  for (size_t i = 1; i < n; ++i) m_touched[m_heap[i].who].fetch();
-  if (n != 0) m_sleepers[m_heap[0].who]->on_next();
+void WakeQueue::approach() const {
+  for (uint32_t i = 0; i < m_n_next; ++i) {
+    const Enrolled& next = m_sleepers[m_next[i].who];
+    if (next.begin == nullptr) continue;
+    if (i + 1 <= kHorizon) {
+      next.sleeper->on_approach(i + 1, m_next[i].at);
+    } else {
+      fetch_lines(next.begin, next.end);
+    }
+  }
+}
+
+void WakeQueue::insert(Entry entry) {
+  uint32_t i = m_n_next;
+  if (i == m_next.size()) {
+    if (entry.later(m_next.back())) {
+      m_heap.push_back(entry);
+      std::push_heap(m_heap.begin(), m_heap.end());
+      return;
+    }
+    m_heap.push_back(m_next.back());
+    std::push_heap(m_heap.begin(), m_heap.end());
+    --i;
+  } else {
+    ++m_n_next;
+  }
+  for (; i != 0 && m_next[i - 1].later(entry); --i) m_next[i] = m_next[i - 1];
+  m_next[i] = entry;
+}
+
+WakeQueue::Entry WakeQueue::take_first() {
+  const Entry first = m_next.front();
+  std::copy(m_next.begin() + 1, m_next.begin() + m_n_next, m_next.begin());
+  if (m_heap.empty()) {
+    --m_n_next;
+  } else {
+    m_next[m_n_next - 1] = m_heap.front();
+    std::pop_heap(m_heap.begin(), m_heap.end());
+    m_heap.pop_back();
+  }
+  return first;
 }
 
 void WakeQueue::wake(Sleeper& sleeper, Ps at) {
   if (sleeper.m_due <= at) return;
   enrol(sleeper);
   sleeper.m_due = at;
-  const bool next = m_heap.empty() || at < m_heap.front().at;
-  m_heap.push_back({at, sleeper.m_number});
-  std::push_heap(m_heap.begin(), m_heap.end());
+  const bool next = m_n_next == 0 || at < m_next.front().at;
+  insert({at, sleeper.m_number});
   if (next && !m_running) tick_at(at);
 }
 
@@ -53,18 +88,20 @@ void WakeQueue::tick_at(Ps at) {
 void WakeQueue::run() {
   m_running = true;
   const Ps now = now_ps();
-  while (!m_heap.empty() && m_heap.front().at <= now) {
-    const Entry due = m_heap.front();
-    std::pop_heap(m_heap.begin(), m_heap.end());
-    m_heap.pop_back();
-    Sleeper& sleeper = *m_sleepers[due.who];
+  while (m_n_next != 0 && m_next.front().at <= now) {
+    const Entry due = take_first();
+    const Enrolled& woken = m_sleepers[due.who];
+    Sleeper& sleeper = *woken.sleeper;
     if (sleeper.m_due != due.at) continue;
     sleeper.m_due = Sleeper::kNever;
-    fetch_next();
+    if (m_tells) {
+      if (woken.begin != nullptr) sleeper.on_approach(0, due.at);
+      approach();
+    }
     sleeper.on_wake();
   }
   m_running = false;
-  if (!m_heap.empty()) tick_at(m_heap.front().at);
+  if (m_n_next != 0) tick_at(m_next.front().at);
 }
 
 }  // namespace ahbm::models

@@ -5,11 +5,11 @@
 // for each message.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <systemc>
 #include <vector>
 
-#include "models/core/host_lines.h"
 #include "models/core/time.h"
 
 namespace ahbm::models {
@@ -21,8 +21,10 @@ class WakeQueue {
     virtual ~Sleeper() = default;
     /// Its time has come. Called by a method process.
     virtual void on_wake() = 0;
-    /// It comes next: a chance to fetch what it will look at.
-    virtual void on_next() {}
+    /// `turns` others wake before it does at `at`: a chance to fetch what it will look at. Called with one turn less
+    /// every time (not strictly: others may come before it still), as what to fetch stands behind addresses that have
+    /// to be fetched first; at last with 0, right before `on_wake`.
+    virtual void on_approach(uint32_t turns, Ps at) { (void)turns, (void)at; }
 
    private:
     friend class WakeQueue;
@@ -40,25 +42,36 @@ class WakeQueue {
   /// Wakes `sleeper` at `at` (now, if that is over), unless it is woken earlier anyway: as notify() of an event.
   /// At one instant sleepers are woken in the order in which they first asked.
   void wake(Sleeper& sleeper, Ps at);
-  /// What a sleeper looks at whenever it wakes.
-  void set_touched(Sleeper& sleeper, const HostLines& lines);
+  /// `on_approach` gets at most so many turns.
+  static constexpr uint32_t kHorizon = 7;
+  /// From now on `sleeper` is told when its turn comes near, and [begin, end) is fetched for it before that.
+  void tell_approach(Sleeper& sleeper, const void* begin, const void* end);
 
  private:
   struct Entry {
     Ps at;
-    uint32_t who;
-    bool operator<(const Entry& o) const { return at != o.at ? at > o.at : who > o.who; }  // the earliest on top
+    uint64_t who;
+    bool later(const Entry& o) const { return at != o.at ? at > o.at : who > o.who; }
+    bool operator<(const Entry& o) const { return later(o); }  // the earliest on top
+  };
+  struct Enrolled {
+    Sleeper* sleeper;
+    const void *begin, *end;  ///< null: it is not told when its turn comes near
   };
   void run();
-  void fetch_next() const;
+  void approach() const;
+  void insert(Entry entry);
+  Entry take_first();
   void tick_at(Ps at);
   void enrol(Sleeper& sleeper);
 
   sc_core::sc_event m_tick;
-  std::vector<Sleeper*> m_sleepers;
-  std::vector<HostLines> m_touched;  ///< by sleeper
-  std::vector<Entry> m_heap;         ///< one that is not its sleeper's `m_due` was overtaken by an earlier one
-  bool m_running = false;
+  std::vector<Enrolled> m_sleepers;
+  // One that is not its sleeper's `m_due` was overtaken by an earlier one.
+  std::array<Entry, kHorizon + 1> m_next;  ///< the earliest ones, sorted
+  uint32_t m_n_next = 0;
+  std::vector<Entry> m_heap;  ///< all others
+  bool m_running = false, m_tells = false;
 };
 
 }  // namespace ahbm::models

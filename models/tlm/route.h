@@ -21,7 +21,7 @@ struct HopList {
   Hop* const* end() const { return first + count; }
 };
 
-/// One granted route, kept by an initiator per target window it uses. A cache line, one more for its hops, and three
+/// One granted route, kept by an initiator per target window it uses. A cache line, one more for its hops, and two
 /// for what the target touches.
 struct alignas(64) Route {
   tlm::tlm_fw_transport_if<>* target = nullptr;
@@ -34,7 +34,24 @@ struct alignas(64) Route {
   alignas(64) HostLines touched;
 
   HopList forward() const { return {hops.get(), n_forward}; }
+  HopList all_hops() const { return {hops.get(), size_t{n_forward} + n_backward}; }
   HopList backward() const { return {hops.get() + n_forward, n_backward}; }
+
+  // Ahead of a transaction at `at`, one step after the other.
+  void fetch_lists() const {
+    fetch_lines(hops.get(), hops.get() + n_forward + n_backward);
+    fetch_lines(&touched, &touched + 1);
+  }
+  void fetch_hops() const {
+    for (const Hop* hop : all_hops()) hop->fetch();
+    touched.fetch();
+  }
+  void fetch_second(Ps at) const {
+    for (const Hop* hop : all_hops()) hop->fetch_second(at);
+  }
+  void fetch_intervals(Ps at) const {
+    for (const Hop* hop : all_hops()) hop->fetch_intervals(at);
+  }
 
   bool granted(uint64_t now_epoch) const { return target != nullptr && epoch == now_epoch; }
   bool covers(uint64_t address, uint64_t bytes) const {
@@ -62,6 +79,8 @@ struct alignas(64) Route {
 /// The routes of one initiator by what they lead to: the memory of a cube, the window of a PE, a SIP block.
 class RouteCache {
  public:
+  /// The one used last; null: none.
+  const Route* last() const { return m_last; }
   Route& to(Addr address) {
     const bool pe_window = (address & (addr::kCubeBytes - 1)) >= addr::kPeWindows;
     const uint64_t window = pe_window ? (address / addr::kPeWindowBytes) << 1 | 1 : (address >> addr::kCubeShift) << 1;
@@ -105,20 +124,9 @@ inline void pass_hops(HopList hops, Ps now, Transit& t) {
   pass_hops<Channel::Data>(hops, now, t);
 }
 
-/// Asks the host for what a transaction along `route` is about to touch.
-[[gnu::noinline]] inline void fetch_ahead(const Route& route, const Transit& t) {
-  for (const Hop* hop : route.forward()) hop->fetch();
-  route.touched.fetch();
-  for (const Hop* hop : route.forward()) {
-    hop->fetch_intervals(t.channel);
-    if (t.notify != nullptr) hop->fetch_intervals(Channel::Control);
-  }
-}
-
 /// Carries `trans` along `route` if that still covers it: reserves every hop, calls the target, brings read data back.
 inline bool follow_route(tlm::tlm_generic_payload& trans, Transit& t, const Route& route, uint64_t epoch) {
   if (!route.covers(trans.get_address(), trans.get_data_length(), epoch, t)) return false;
-  if (!route.touched.empty()) fetch_ahead(route, t);
   pass_hops(route.forward(), now_ps(), t);
   call_next(*route.target, trans, t);
   if (trans.is_read()) {

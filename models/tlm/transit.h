@@ -13,6 +13,7 @@
 
 #include "models/core/calendar.h"
 #include "models/core/config/system_config.h"
+#include "models/core/host_lines.h"
 #include "models/core/time.h"
 #include "models/observe/tap.h"
 
@@ -107,13 +108,17 @@ class alignas(64) Hop {
     tail = std::max(slot.end, tail) + m_latency;
     head = slot.begin + m_latency;
   }
-  // With thousands of busy PEs the hops of a route are in none of the host's caches, and whether a pass needs the
-  // second line and the intervals behind it depends on the first. Fetched ahead they come together.
-  void fetch() const {
-    __builtin_prefetch(this);
-    __builtin_prefetch(&m_busy);
+  // Ahead of a pass at `at`, in three steps, since what has to be fetched next is known from what was fetched before:
+  // the second line and the intervals behind it are only looked at while something is reserved later than that.
+  void fetch() const { fetch_line(this); }
+  void fetch_second(Ps at) const {
+    if (m_last[0].end > at || m_last[1].end > at) fetch_line(&m_busy);
   }
-  void fetch_intervals(Channel channel) const { m_busy[static_cast<size_t>(channel)].fetch(); }
+  void fetch_intervals(Ps at) const {
+    for (size_t c = 0; c < kChannels; ++c) {
+      if (m_last[c].end > at) m_busy[c].fetch();
+    }
+  }
 
   LinkParams link() const { return m_link; }
   const Framing& framing() const { return m_framing; }

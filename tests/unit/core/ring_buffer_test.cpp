@@ -57,6 +57,17 @@ TEST(RingBuffer, DoesWhatADequeDoes) {
   }
   ring.clear();
   EXPECT_TRUE(ring.empty());
+  ring.push_back(1);
+  const int* first = &ring.front();
+  while (!ring.full()) ring.push_back(2);
+  ring.restart();
+  EXPECT_TRUE(ring.empty());
+  ring.push_back(3);
+  EXPECT_EQ(ring.front(), 3);
+  EXPECT_EQ(ring.size(), 1u);
+  while (!ring.full()) ring.push_back(4);
+  EXPECT_GE(&ring.back(), &ring.front());  // nothing wraps, and the memory is the one there was
+  EXPECT_LE(&ring.front(), first);
 }
 
 }  // namespace
