@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "models/core/chunk.h"
@@ -54,6 +55,13 @@ struct Group {
   /// The PE that runs a rank's kernel for a cube.
   PeLocation location(uint32_t rank, uint32_t cube) const {
     return pes.empty() ? PeLocation{sips.at(rank), CubeId{cube}, PeId{0}} : pes.at(rank);
+  }
+  friend bool operator==(const Group& a, const Group& b) {
+    const auto fields = [](const Group& g) {
+      return std::tie(g.topology, g.sip_w, g.sip_h, g.cube_w, g.cube_h, g.n_cubes, g.machine_sips, g.double_links,
+                      g.sips, g.pes);
+    };
+    return fields(a) == fields(b);
   }
 };
 

@@ -155,13 +155,14 @@ std::vector<QpAssignment> assign_queue_pairs(QpAllocator& allocator, uint32_t gr
                                              const std::vector<Connection>& connections, const IpcqConfig& ipcq) {
   std::vector<QpAssignment> out;
   out.reserve(connections.size());
+  RingEgress egress(group);
   try {
     for (const Connection& c : connections) {
       const RingShape& shape = c.rank == c.peer_rank ? ipcq.cube : ipcq.sip;
       const auto end = [&](uint32_t rank, uint32_t cube, tl::Dir dir) {
         const PeLocation pe = group.location(rank, cube);
         const auto grant = allocator.allocate(pe, uint64_t{shape.n_slots} * shape.slot_bytes, group_id);
-        return QpEnd{pe, grant.qp, grant.ring_offset, shape.n_slots, ring_egress(group, rank, dir)};
+        return QpEnd{pe, grant.qp, grant.ring_offset, shape.n_slots, egress.of(rank, dir)};
       };
       QpAssignment a;
       a.a = end(c.rank, c.cube, c.dir);

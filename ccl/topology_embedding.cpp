@@ -205,6 +205,68 @@ uint32_t sip_hops(const Group& group, uint32_t rank_a, uint32_t rank_b) {
   return along(a.x, b.x, group.sip_w, wraps) + along(a.y, b.y, group.sip_h, wraps);
 }
 
+namespace {
+
+/// The ranks of a growing tree, found by their SIPs.
+class PlacedRanks {
+ public:
+  explicit PlacedRanks(const Group& group)
+      : m_group(group),
+        m_extent(is_grid(group.topology) ? group.sip_w * group.sip_h : std::max(group.machine_sips, group.sip_w)),
+        m_turn(group.size()) {
+    const auto outside = [this](SipId s) { return value(s) >= m_extent; };
+    // What lies outside of the fabric has neighbours nowhere, but a number of hops.
+    if (std::none_of(group.sips.begin(), group.sips.end(), outside)) m_on_sip.resize(m_extent);
+  }
+
+  void add(uint32_t rank) {
+    m_turn[rank] = static_cast<uint32_t>(m_ranks.size());
+    m_ranks.push_back(rank);
+    if (!m_on_sip.empty()) m_on_sip[value(m_group.sips[rank])].push_back(rank);
+  }
+  /// Position in the order in which they were added.
+  uint32_t turn(uint32_t rank) const { return m_turn[rank]; }
+
+  /// Those on the same SIP.
+  template <typename Fn>
+  void for_each_beside(uint32_t rank, const Fn& fn) const {
+    if (!m_on_sip.empty()) for_each_on(value(m_group.sips[rank]), fn);
+  }
+  /// Those one hop away, some of them twice where two ways lead to the same SIP.
+  template <typename Fn>
+  void for_each_neighbour(uint32_t rank, const Fn& fn) const {
+    if (m_on_sip.empty()) return;
+    const uint32_t sip = value(m_group.sips[rank]), w = m_group.sip_w, h = m_group.sip_h;
+    if (!is_grid(m_group.topology)) {
+      for (const uint32_t step : {1u, m_extent - 1}) for_each_on((sip + step) % m_extent, fn);
+      return;
+    }
+    const auto [x, y] = cell_of(m_group, rank);
+    const bool wraps = m_group.topology == SipTopology::Torus2d;
+    if (wraps || x + 1 < w) for_each_on(y * w + (x + 1) % w, fn);
+    if (wraps || x > 0) for_each_on(y * w + (x + w - 1) % w, fn);
+    if (wraps || y + 1 < h) for_each_on((y + 1) % h * w + x, fn);
+    if (wraps || y > 0) for_each_on((y + h - 1) % h * w + x, fn);
+  }
+  template <typename Fn>
+  void for_each(const Fn& fn) const {
+    for (const uint32_t rank : m_ranks) fn(rank);
+  }
+
+ private:
+  template <typename Fn>
+  void for_each_on(uint32_t sip, const Fn& fn) const {
+    for (const uint32_t rank : m_on_sip[sip]) fn(rank);
+  }
+
+  const Group& m_group;
+  const uint32_t m_extent;  ///< SIPs of the fabric
+  std::vector<uint32_t> m_turn, m_ranks;
+  std::vector<std::vector<uint32_t>> m_on_sip;  ///< empty: some are outside
+};
+
+}  // namespace
+
 TreeOrder tree_order(const Group& group, uint32_t root) {
   constexpr size_t kMaxChildren = 4;
   const uint32_t n = group.size();
@@ -222,29 +284,34 @@ TreeOrder tree_order(const Group& group, uint32_t root) {
     tree.depth *= group.topology == SipTopology::Switch ? 2 : 1;
     return tree;
   }
-  std::vector<uint32_t> order = natural(n), depth(n), branch(n, root), load(n);
-  std::vector<bool> placed(n);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return sip_hops(group, root, a) < sip_hops(group, root, b); });
-  placed[root] = true;
-  std::vector<uint32_t> there{root};
+  std::vector<uint32_t> order = natural(n), depth(n), branch(n, root), load(n), away(n);
+  for (uint32_t r = 0; r < n; ++r) away[r] = sip_hops(group, root, r);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return away[a] < away[b]; });
+
+  PlacedRanks placed(group);
+  placed.add(root);
+  using Cost = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
   for (const uint32_t r : order) {
     if (r == root) continue;
     uint32_t best = root;
-    std::tuple<uint32_t, uint32_t, uint32_t> least{~0u, 0, 0};
-    for (const uint32_t p : there) {
-      if (tree.children[p].size() == kMaxChildren) continue;
+    Cost least{~0u, 0, 0, 0};
+    const auto consider = [&](uint32_t p) {
+      if (tree.children[p].size() == kMaxChildren) return;
       const uint32_t hops = sip_hops(group, p, r);
-      const std::tuple<uint32_t, uint32_t, uint32_t> cost{hops, depth[p] + hops, p == root ? 0 : load[branch[p]]};
+      const Cost cost{hops, depth[p] + hops, p == root ? 0 : load[branch[p]], placed.turn(p)};
       if (cost < least) least = cost, best = p;
-    }
+    };
+    const auto found = [&] { return std::get<0>(least) != ~0u; };
+    placed.for_each_beside(r, consider);
+    if (!found()) placed.for_each_neighbour(r, consider);
+    if (!found()) placed.for_each(consider);
     tree.parent[r] = best;
     tree.children[best].push_back(r);
     branch[r] = best == root ? r : branch[best];
     ++load[branch[r]];
     depth[r] = std::get<1>(least);
     tree.depth = std::max(tree.depth, depth[r]);
-    there.push_back(r);
+    placed.add(r);
   }
   return tree;
 }
@@ -261,7 +328,7 @@ RingOrder ring_order(const Group& group) {
   return ring;
 }
 
-Egress ring_egress(const Group& group, uint32_t rank, tl::Dir dir) {
+Egress RingEgress::of(uint32_t rank, tl::Dir dir) {
   switch (dir) {
     case tl::Dir::GlobalN:
       return Egress::N;
@@ -275,13 +342,19 @@ Egress ring_egress(const Group& group, uint32_t rank, tl::Dir dir) {
       break;
   }
   if (dir != tl::Dir::Next && dir != tl::Dir::Prev) return Egress::Any;
+  const Group& group = m_group;
   if (group.topology == SipTopology::Ring1d) return dir == tl::Dir::Next ? Egress::E : Egress::W;
-  const bool grid = group.topology == SipTopology::Torus2d || group.topology == SipTopology::Mesh2d;
-  const RingOrder ring = ring_order(group);
   const uint32_t n = group.size();
-  if (!grid || n < 2 || ring.order.empty()) return Egress::Any;
-  const uint32_t at = ring.position(rank);
-  const uint32_t peer = ring.order[dir == tl::Dir::Next ? (at + 1) % n : (at + n - 1) % n];
+  if (!is_grid(group.topology) || n < 2) return Egress::Any;
+  if (!m_ring) {
+    m_ring = ring_order(group).order;
+    m_position.resize(n);
+    for (uint32_t p = 0; p < m_ring->size(); ++p) m_position[(*m_ring)[p]] = p;
+  }
+  const std::vector<uint32_t>& ring = *m_ring;
+  if (ring.empty()) return Egress::Any;
+  const uint32_t at = m_position.at(rank);
+  const uint32_t peer = ring[dir == tl::Dir::Next ? (at + 1) % n : (at + n - 1) % n];
   const uint32_t from = value(group.sips[rank]), to = value(group.sips[peer]);
   const uint32_t w = group.sip_w, h = group.sip_h;
   const uint32_t x0 = from % w, y0 = from / w, x1 = to % w, y1 = to / w;
@@ -297,6 +370,10 @@ Egress ring_egress(const Group& group, uint32_t rank, tl::Dir dir) {
     if ((y1 + 1) % h == y0 && (y1 + 1 < h || h > 2)) return Egress::N;
   }
   return Egress::Any;
+}
+
+Egress ring_egress(const Group& group, uint32_t rank, tl::Dir dir) {
+  return RingEgress(group).of(rank, dir);
 }
 
 }  // namespace ahbm::ccl

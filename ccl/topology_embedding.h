@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,5 +70,17 @@ TreeOrder tree_order(const Group& group, uint32_t root);
 /// themselves.
 enum class Egress : uint8_t { Any = 0, N = 1, S = 2, E = 3, W = 4 };
 Egress ring_egress(const Group& group, uint32_t rank, tl::Dir dir);
+
+/// `ring_egress` for many ends of a group: lays its ring once, when the first one asks for it.
+class RingEgress {
+ public:
+  explicit RingEgress(const Group& group) : m_group(group) {}
+  Egress of(uint32_t rank, tl::Dir dir);
+
+ private:
+  const Group& m_group;
+  std::optional<std::vector<uint32_t>> m_ring;
+  std::vector<uint32_t> m_position;  ///< of each rank
+};
 
 }  // namespace ahbm::ccl

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ccl/algorithms/modules.h"
+#include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
@@ -15,9 +16,10 @@ std::vector<uint32_t> order_of(const Group& g, AxisKind kind) {
   return kind == AxisKind::Line ? line_order(g) : ring_order(g).order;
 }
 
-std::vector<Range> blocks_of(const Group& g, const CollectiveShape& shape, AxisKind kind) {
+std::vector<Range> blocks_of(const std::vector<uint32_t>& order, const CollectiveShape& shape) {
+  const BlockRanges ranges(shape);
   std::vector<Range> blocks;
-  for (const uint32_t rank : order_of(g, kind)) blocks.push_back({shape.block_begin(rank), shape.block(rank)});
+  for (const uint32_t rank : order) blocks.push_back(ranges.of(rank));
   return blocks;
 }
 
@@ -64,11 +66,12 @@ AlgorithmModule block_module(Collective collective, AxisKind kind, const char* f
     const std::string why = ring_order(g).refusal;
     return why.empty() ? why : why + "; " + to_string(m.collective) + "_line runs on any group";
   };
-  m.rank_args = [kind](const Group& g, const CollectiveShape& shape, uint32_t rank) {
-    const std::vector<uint32_t> order = order_of(g, kind);
-    const auto at = std::find(order.begin(), order.end(), rank) - order.begin();
+  const auto orders = group_memo<std::vector<uint32_t>>([kind](const Group& g, uint32_t) { return order_of(g, kind); });
+  m.rank_args = [kind, orders](const Group& g, const CollectiveShape& shape, uint32_t rank) {
+    const auto order = orders->of(g);
+    const auto at = std::find(order->begin(), order->end(), rank) - order->begin();
     std::vector<uint64_t> words{static_cast<uint64_t>(kind), static_cast<uint64_t>(at)};
-    put_ranges(blocks_of(g, shape, kind), words);
+    put_ranges(blocks_of(*order, shape), words);
     return words;
   };
   m.connections = [kind](const Group& g, const CollectiveShape&) {
@@ -86,7 +89,8 @@ AlgorithmModule block_module(Collective collective, AxisKind kind, const char* f
       SipAxis axis;
       axis.n = g.size();
       axis.kind = kind;
-      return name_leaves(axis_order_of_reduction(axis, blocks_of(g, shape, kind)), order_of(g, kind));
+      const std::vector<uint32_t> order = order_of(g, kind);
+      return name_leaves(axis_order_of_reduction(axis, blocks_of(order, shape)), order);
     };
   }
   return m;

@@ -234,8 +234,9 @@ double exchange_seconds(const CostQuery& q) {
 }
 
 std::vector<Range> blocks_of(const Group& g, const CollectiveShape& shape) {
+  const BlockRanges ranges(shape);
   std::vector<Range> out;
-  for (uint32_t r = 0; r < g.size(); ++r) out.push_back({shape.block_begin(r), shape.block(r)});
+  for (uint32_t r = 0; r < g.size(); ++r) out.push_back(ranges.of(r));
   return out;
 }
 

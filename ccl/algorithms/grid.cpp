@@ -15,6 +15,7 @@
 #include <algorithm>
 
 #include "ccl/algorithms/modules.h"
+#include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
@@ -146,8 +147,10 @@ double grid_seconds(const Colours& colours, const CostQuery& q) {
 
 AlgorithmModule grid_module(const char* name, bool torus, const Colours& colours, const char* doc) {
   LaneModule lane;
+  const auto grids = group_memo<GridOrder>([](const Group& g, uint32_t) { return grid_order(g); });
   lane.refusal = [=](const Group& g) -> std::string {
-    const GridOrder grid = grid_order(g);
+    const auto shared = grids->of(g);
+    const GridOrder& grid = *shared;
     if (grid.order.empty()) {
       return grid.refusal + "; ring, recursive_doubling and double_binary_tree run on any group";
     }
@@ -158,7 +161,8 @@ AlgorithmModule grid_module(const char* name, bool torus, const Colours& colours
     return {};
   };
   lane.words = [=](const Group& g, uint32_t rank) -> std::vector<uint64_t> {
-    const GridOrder grid = grid_order(g);
+    const auto shared = grids->of(g);
+    const GridOrder& grid = *shared;
     const Kinds kinds = kinds_of(colours, grid);
     return {colours.n,          grid.w, grid.h, static_cast<uint64_t>(kinds.x), static_cast<uint64_t>(kinds.y),
             grid.position(rank)};

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "ccl/algorithms/cube_mesh.h"
+#include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
@@ -72,9 +73,10 @@ AlgorithmModule sip_all_reduce_module(const LaneModule& lane) {
 
 LaneModule ring_lane_module() {
   LaneModule lane;
-  lane.refusal = [](const Group& g) { return ring_order(g).refusal; };
-  lane.words = [](const Group& g, uint32_t rank) {
-    return std::vector<uint64_t>{g.size(), ring_order(g).position(rank)};
+  const auto rings = group_memo<RingOrder>([](const Group& g, uint32_t) { return ring_order(g); });
+  lane.refusal = [rings](const Group& g) { return rings->of(g)->refusal; };
+  lane.words = [rings](const Group& g, uint32_t rank) {
+    return std::vector<uint64_t>{g.size(), rings->of(g)->position(rank)};
   };
   lane.connections = append_ring_connections;
   return lane;
@@ -118,6 +120,19 @@ std::vector<ReduceTree> lanes_order_of_reduction(
     }
   }
   return out;
+}
+
+BlockRanges::BlockRanges(const CollectiveShape& shape) : m_shape(shape) {
+  uint64_t begin = 0;
+  for (const uint64_t n : shape.counts) {
+    m_begin.push_back(begin);
+    begin += n;
+  }
+}
+
+Range BlockRanges::of(uint32_t rank) const {
+  if (m_begin.empty()) return {rank * m_shape.count, m_shape.count};
+  return {m_begin[rank], m_shape.counts[rank]};
 }
 
 void put_ranges(const std::vector<Range>& ranges, std::vector<uint64_t>& words) {

@@ -66,6 +66,18 @@ std::vector<ReduceTree> lanes_order_of_reduction(
     const Group& group, uint64_t count, CubeLayout layout,
     const std::function<std::vector<ReduceTree>(const Group&, uint64_t)>& lane_order);
 
+/// The ranges of the blocks of ranks among all blocks, for many ranks: CollectiveShape::block_begin adds up the counts
+/// anew for each.
+class BlockRanges {
+ public:
+  explicit BlockRanges(const CollectiveShape& shape);
+  Range of(uint32_t rank) const;
+
+ private:
+  const CollectiveShape& m_shape;
+  std::vector<uint64_t> m_begin;  ///< of each rank's, where they differ in length
+};
+
 /// Ranges as argument words, short when they are equal parts one after the other.
 void put_ranges(const std::vector<Range>& ranges, std::vector<uint64_t>& words);
 std::vector<Range> take_ranges(ModuleArguments& a);

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "ccl/algorithms/modules.h"
+#include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
@@ -146,9 +147,8 @@ void recursive_doubling_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64
   fold_out(tl, a, c, buffer, count);
 }
 
-std::vector<uint64_t> cube_words(const Group& g, uint32_t rank) {
-  const std::vector<uint32_t> order = line_order(g);
-  const uint32_t n = g.size(), m = power_below(n);
+std::vector<uint64_t> cube_words(const std::vector<uint32_t>& order, uint32_t rank) {
+  const auto n = static_cast<uint32_t>(order.size()), m = power_below(n);
   const auto p = static_cast<uint32_t>(std::find(order.begin(), order.end(), rank) - order.begin());
   const auto dir = [&](uint32_t position) { return static_cast<uint64_t>(tl::peer_dir(order[position])); };
   std::vector<uint64_t> words{n, p};
@@ -268,10 +268,17 @@ void double_tree_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t coun
   }
 }
 
-std::vector<uint64_t> double_tree_words(const Group& g, uint32_t rank) {
-  const std::vector<uint32_t> order = line_order(g);
-  const uint32_t n = g.size();
-  const BinaryTree shape(n);
+/// The ranks in line, and the tree over their positions.
+struct TreeOnLine {
+  explicit TreeOnLine(const Group& g) : order(line_order(g)), shape(g.size()) {}
+  std::vector<uint32_t> order;
+  BinaryTree shape;
+};
+
+std::vector<uint64_t> double_tree_words(const TreeOnLine& line, uint32_t rank) {
+  const std::vector<uint32_t>& order = line.order;
+  const BinaryTree& shape = line.shape;
+  const auto n = static_cast<uint32_t>(order.size());
   const auto p = static_cast<uint32_t>(std::find(order.begin(), order.end(), rank) - order.begin());
   std::vector<uint64_t> words{n};
   for (uint32_t tree = 0; tree < 2; ++tree) {
@@ -375,7 +382,8 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
   const auto any = [](const Group&) { return std::string(); };
   LaneModule halving, doubling, tree;
   halving.refusal = doubling.refusal = tree.refusal = any;
-  halving.words = doubling.words = cube_words;
+  const auto lines = group_memo<std::vector<uint32_t>>([](const Group& g, uint32_t) { return line_order(g); });
+  halving.words = doubling.words = [lines](const Group& g, uint32_t rank) { return cube_words(*lines->of(g), rank); };
   halving.connections = doubling.connections = append_cube_connections;
   halving.order = halving_order;
   halving.time = [](const CostQuery& q) {
@@ -399,7 +407,8 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     return steps * (std::max(carried, first) + alone * q.byte_seconds) + (hops - steps) * std::max(further, carried) +
            (carried + q.latency - std::max(carried, first)) + reading_seconds(q, steps) + copy + fold_seconds(q);
   };
-  tree.words = double_tree_words;
+  const auto trees = group_memo<TreeOnLine>([](const Group& g, uint32_t) { return TreeOnLine(g); });
+  tree.words = [trees](const Group& g, uint32_t rank) { return double_tree_words(*trees->of(g), rank); };
   tree.connections = append_double_tree_connections;
   tree.order = double_tree_order;
   tree.time = [](const CostQuery& q) {

@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "ccl/algorithms/modules.h"
+#include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
@@ -272,14 +273,15 @@ AlgorithmModule all_to_all_direct_module() {
 AlgorithmModule all_to_all_ring_module() {
   AlgorithmModule m = base(Collective::AllToAll, "all_to_all_ring", all_to_all_ring_kernel,
                            "relayed the shorter way round a ring, two queue pairs: floor(n/2)L + n S/(8B)");
-  m.refusal = [](const Group& g) {
-    const std::string why = ring_order(g).refusal;
+  const auto rings = group_memo<RingOrder>([](const Group& g, uint32_t) { return ring_order(g); });
+  m.refusal = [rings](const Group& g) {
+    const std::string why = rings->of(g)->refusal;
     return why.empty() ? why : why + "; all_to_all_direct runs on any group";
   };
-  m.rank_args = [](const Group& g, const CollectiveShape& shape, uint32_t rank) {
-    const RingOrder ring = ring_order(g);
-    std::vector<uint64_t> words{ring.position(rank), transit_elements(shape, g.size()), g.size()};
-    words.insert(words.end(), ring.order.begin(), ring.order.end());
+  m.rank_args = [rings](const Group& g, const CollectiveShape& shape, uint32_t rank) {
+    const auto ring = rings->of(g);
+    std::vector<uint64_t> words{ring->position(rank), transit_elements(shape, g.size()), g.size()};
+    words.insert(words.end(), ring->order.begin(), ring->order.end());
     words.push_back(shape.count);
     words.push_back(shape.counts.size());
     words.insert(words.end(), shape.counts.begin(), shape.counts.end());

@@ -4,6 +4,7 @@
 // Order of the reduction, with r the root's position: first half  x[r] + (x[r-1] + (x[r-2] + ... x[r+1])), second half
 // x[r] + (x[r+1] + (x[r+2] + ... x[r-1])), modulo n.
 #include "ccl/algorithms/modules.h"
+#include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
@@ -79,14 +80,15 @@ AlgorithmModule rooted_ring_module(Collective collective) {
   allow_everything(m);
   m.layouts = {CubeLayout::Sharded};
   m.kernel = collective == Collective::Reduce ? reduce_ring_kernel : broadcast_ring_kernel;
-  m.refusal = [collective](const Group& g) {
-    const std::string why = ring_order(g).refusal;
+  const auto rings = group_memo<RingOrder>([](const Group& g, uint32_t) { return ring_order(g); });
+  m.refusal = [collective, rings](const Group& g) {
+    const std::string why = rings->of(g)->refusal;
     return why.empty() ? why : why + "; " + to_string(collective) + "_tree runs on any group";
   };
-  m.rank_args = [](const Group& g, const CollectiveShape& shape, uint32_t rank) {
-    const RingOrder ring = ring_order(g);
+  m.rank_args = [rings](const Group& g, const CollectiveShape& shape, uint32_t rank) {
+    const auto ring = rings->of(g);
     const uint32_t n = g.size();
-    return std::vector<uint64_t>{shape.count, n, (ring.position(rank) + n - ring.position(shape.root)) % n};
+    return std::vector<uint64_t>{shape.count, n, (ring->position(rank) + n - ring->position(shape.root)) % n};
   };
   m.connections = [](const Group& g, const CollectiveShape&) {
     std::vector<Connection> out;

@@ -5,9 +5,9 @@
 //   gather_tree, scatter_tree     eL + f S/(kB)   relayed by the ranks on the way
 // Order of a reduction: every rank takes its own contribution, then its children's sums in their order.
 #include <algorithm>
-#include <deque>
 
 #include "ccl/algorithms/modules.h"
+#include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
@@ -86,27 +86,34 @@ void reduce_tree_kernel(tl::Tl& tl, const tl::Args& args) {
   tl.submit(m);
 }
 
-/// The blocks that pass a rank on their way to or from the root, in the order in which the link to its parent carries
-/// them up: its own, then the children's in turn.
+/// A block that passes a rank on its way to or from the root.
 struct Passing {
   uint32_t rank;   ///< whose block
   uint32_t child;  ///< index of the child it belongs behind; the number of children: its own
 };
-std::vector<Passing> passing(const TreeOrder& tree, uint32_t at) {
-  const auto& children = tree.children[at];
-  std::vector<Passing> out{{at, static_cast<uint32_t>(children.size())}};
-  std::vector<std::deque<Passing>> behind;
-  for (const uint32_t child : children) {
-    const std::vector<Passing> list = passing(tree, child);
-    behind.emplace_back(list.begin(), list.end());
+/// Of each rank, in the order in which the link to its parent carries them up: its own, then the children's in turn.
+using PassingBlocks = std::vector<std::vector<Passing>>;
+
+PassingBlocks passing_blocks(const TreeOrder& tree, uint32_t root) {
+  std::vector<uint32_t> downwards{root};
+  downwards.reserve(tree.parent.size());
+  for (size_t i = 0; i < downwards.size(); ++i) {
+    const auto& children = tree.children[downwards[i]];
+    downwards.insert(downwards.end(), children.begin(), children.end());
   }
-  for (bool any = true; any;) {
-    any = false;
-    for (uint32_t c = 0; c < behind.size(); ++c) {
-      if (behind[c].empty()) continue;
-      out.push_back({behind[c].front().rank, c});
-      behind[c].pop_front();
-      any = true;
+  PassingBlocks out(tree.parent.size());
+  for (auto at = downwards.rbegin(); at != downwards.rend(); ++at) {
+    const auto& children = tree.children[*at];
+    const auto n = static_cast<uint32_t>(children.size());
+    std::vector<Passing>& blocks = out[*at];
+    blocks.push_back({*at, n});
+    size_t before = 0;
+    for (size_t k = 0; before != blocks.size(); ++k) {
+      before = blocks.size();
+      for (uint32_t c = 0; c < n; ++c) {
+        const std::vector<Passing>& behind = out[children[c]];
+        if (k < behind.size()) blocks.push_back({behind[k].rank, c});
+      }
     }
   }
   return out;
@@ -161,25 +168,26 @@ void scatter_tree_kernel(tl::Tl& tl, const tl::Args& args) {
   }
 }
 
-std::vector<uint64_t> node_words(const Group& g, const CollectiveShape& shape, uint32_t rank) {
-  const TreeOrder tree = tree_order(g, shape.root);
+std::vector<uint64_t> node_words(const TreeOrder& tree, const Group& g, const CollectiveShape& shape, uint32_t rank) {
   const auto parent = rank == shape.root ? Dir::None : tl::peer_dir(tree.parent[rank]);
   std::vector<uint64_t> words{shape.count, g.size(), static_cast<uint64_t>(parent), tree.children[rank].size()};
   for (const uint32_t child : tree.children[rank]) words.push_back(static_cast<uint64_t>(tl::peer_dir(child)));
   return words;
 }
 
-std::vector<uint64_t> block_words(const Group& g, const CollectiveShape& shape, uint32_t rank, bool gather) {
-  const TreeOrder tree = block_tree(g, shape.root);
+std::vector<uint64_t> block_words(const TreeOrder& tree, std::vector<Passing> blocks, const CollectiveShape& shape,
+                                  uint32_t rank, bool gather) {
   const auto parent = rank == shape.root ? Dir::None : tl::peer_dir(tree.parent[rank]);
-  std::vector<Passing> blocks = passing(tree, rank);
   // Downwards the farthest go first.
   if (!gather) std::reverse(blocks.begin(), blocks.end());
   std::vector<uint64_t> words{static_cast<uint64_t>(parent), blocks.size()};
+  words.reserve(words.size() + 4 * blocks.size());
   const auto& children = tree.children[rank];
+  const BlockRanges ranges(shape);
   for (const Passing& p : blocks) {
     const Dir dir = p.child == children.size() ? Dir::None : tl::peer_dir(children[p.child]);
-    words.insert(words.end(), {p.rank, shape.block_begin(p.rank), shape.block(p.rank), static_cast<uint64_t>(dir)});
+    const Range range = ranges.of(p.rank);
+    words.insert(words.end(), {p.rank, range.begin, range.count, static_cast<uint64_t>(dir)});
   }
   return words;
 }
@@ -192,10 +200,16 @@ void append_subtree(const TreeOrder& tree, uint32_t at, std::vector<int32_t>& po
   }
 }
 
+size_t branch_size(const TreeOrder& tree, uint32_t at) {
+  size_t ranks = 1;
+  for (const uint32_t child : tree.children[at]) ranks += branch_size(tree, child);
+  return ranks;
+}
+
 /// f S/(kB): the share of the fullest of the root's links.
 double fullest_branch(const TreeOrder& tree, uint32_t root) {
   size_t most = 0, all = tree.parent.size();
-  for (const uint32_t child : tree.children[root]) most = std::max(most, passing(tree, child).size());
+  for (const uint32_t child : tree.children[root]) most = std::max(most, branch_size(tree, child));
   return static_cast<double>(most) / static_cast<double>(all);
 }
 
@@ -210,11 +224,18 @@ AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const ch
   m.layouts = {CubeLayout::Sharded};
   m.kernel = kernel;
   m.refusal = [](const Group&) { return std::string(); };
+  const auto trees =
+      group_memo<TreeOrder>([=](const Group& g, uint32_t root) { return tree_for(collective, g, root); });
+  const auto passing = group_memo<PassingBlocks>(
+      [trees](const Group& g, uint32_t root) { return passing_blocks(*trees->of(g, root), root); });
   m.rank_args = [=](const Group& g, const CollectiveShape& shape, uint32_t rank) {
-    return blocks ? block_words(g, shape, rank, collective == Collective::Gather) : node_words(g, shape, rank);
+    const auto tree = trees->of(g, shape.root);
+    if (!blocks) return node_words(*tree, g, shape, rank);
+    return block_words(*tree, passing->of(g, shape.root)->at(rank), shape, rank, collective == Collective::Gather);
   };
   m.connections = [=](const Group& g, const CollectiveShape& shape) {
-    const TreeOrder tree = tree_for(collective, g, shape.root);
+    const auto shared = trees->of(g, shape.root);
+    const TreeOrder& tree = *shared;
     std::vector<Connection> out;
     for (uint32_t cube = 0; cube < g.n_cubes; ++cube) {
       for (uint32_t r = 0; r < g.size(); ++r) {
@@ -226,7 +247,8 @@ AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const ch
   };
   m.time = [=](const CostQuery& q) {
     if (q.ranks < 2 || q.group == nullptr) return 0.0;
-    const TreeOrder tree = tree_for(collective, *q.group, 0);
+    const auto shared = trees->of(*q.group, 0);
+    const TreeOrder& tree = *shared;
     const bool one_uplink = q.group->topology == SipTopology::Switch;
     // On equal links a node sends two copies; a switch has one uplink for both.
     const double copies = one_uplink && q.ranks > 2 && !blocks ? 2 : 1;
@@ -236,9 +258,9 @@ AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const ch
     return steps * (q.latency + message / q.bandwidth) + share * (q.bytes - message) / q.bandwidth;
   };
   if (reduces(collective)) {
-    m.reduction_order = [](const Group& g, const CollectiveShape& shape) {
+    m.reduction_order = [trees](const Group& g, const CollectiveShape& shape) {
       ReduceTree tree{{0, shape.count}, {}};
-      append_subtree(tree_order(g, shape.root), shape.root, tree.postfix);
+      append_subtree(*trees->of(g, shape.root), shape.root, tree.postfix);
       return std::vector<ReduceTree>{tree};
     };
   }

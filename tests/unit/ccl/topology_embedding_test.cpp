@@ -2,7 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <random>
 #include <set>
+#include <tuple>
+
+#include "ccl/group_memo.h"
 
 #include "tests/unit/ccl/harness.h"
 
@@ -92,6 +99,171 @@ TEST(RingOrder, EgressNamesTheSideOfTheNeighbour) {
       }
       EXPECT_EQ(y * w + x, to) << w << "x" << h << " from " << from;
     }
+  }
+}
+
+TEST(RingOrder, EgressOfManyEndsIsThatOfEach) {
+  for (const SipTopology t : {SipTopology::Ring1d, SipTopology::Torus2d, SipTopology::Mesh2d, SipTopology::Switch}) {
+    const Group g = make_group(15, 1, 1, 0, t, 5, 3);
+    RingEgress egress(g);
+    for (uint32_t r = 0; r < g.size(); ++r) {
+      for (const tl::Dir dir : {tl::Dir::Next, tl::Dir::Prev, tl::Dir::GlobalE, tl::Dir::N}) {
+        EXPECT_EQ(egress.of(r, dir), ring_egress(g, r, dir)) << to_string(t) << " rank " << r;
+      }
+    }
+  }
+}
+
+/// What `tree_order` is to give, by looking at every pair of ranks: in the order of their distance from the root, each
+/// gets as its parent the nearest rank that is in the tree and has less than four children; of several the one with the
+/// shortest way to the root, then that of the root's branch with the fewest ranks, then the one that came first.
+TreeOrder tree_by_all_pairs(const Group& g, uint32_t root) {
+  const uint32_t n = g.size();
+  TreeOrder tree;
+  tree.parent.assign(n, root);
+  tree.children.resize(n);
+  std::vector<uint32_t> order(n), depth(n), branch(n, root), load(n), placed{root};
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return sip_hops(g, root, a) < sip_hops(g, root, b); });
+  for (const uint32_t r : order) {
+    if (r == root) continue;
+    uint32_t best = root;
+    std::tuple<uint32_t, uint32_t, uint32_t> least{~0u, 0, 0};
+    for (const uint32_t p : placed) {
+      if (tree.children[p].size() == 4) continue;
+      const uint32_t hops = sip_hops(g, p, r);
+      const std::tuple<uint32_t, uint32_t, uint32_t> cost{hops, depth[p] + hops, p == root ? 0 : load[branch[p]]};
+      if (cost < least) least = cost, best = p;
+    }
+    tree.parent[r] = best;
+    tree.children[best].push_back(r);
+    branch[r] = best == root ? r : branch[best];
+    ++load[branch[r]];
+    depth[r] = std::get<1>(least);
+    tree.depth = std::max(tree.depth, depth[r]);
+    placed.push_back(r);
+  }
+  return tree;
+}
+
+void expect_tree_by_all_pairs(const Group& g, uint32_t root) {
+  const TreeOrder got = tree_order(g, root), want = tree_by_all_pairs(g, root);
+  std::vector<uint32_t> sips;
+  for (const SipId s : g.sips) sips.push_back(value(s));
+  SCOPED_TRACE(fmt::format("SIPs {} of a {} {}x{} of {}, root {}", fmt::join(sips, ","), to_string(g.topology), g.sip_w,
+                           g.sip_h, g.machine_sips, root));
+  EXPECT_EQ(got.parent, want.parent);
+  EXPECT_EQ(got.children, want.children);
+  EXPECT_EQ(got.depth, want.depth);
+}
+
+TEST(TreeOrder, OfWholeMachinesIsTheOneByAllPairs) {
+  for (const SipTopology t : {SipTopology::Ring1d, SipTopology::Torus2d, SipTopology::Mesh2d}) {
+    for (const auto& [w, h] : {std::pair{1u, 1u},
+                               {2u, 1u},
+                               {1u, 2u},
+                               {3u, 1u},
+                               {2u, 2u},
+                               {1u, 7u},
+                               {4u, 4u},
+                               {5u, 3u},
+                               {2u, 8u},
+                               {8u, 6u}}) {
+      const bool ring = t == SipTopology::Ring1d;
+      const Group g = make_group(w * h, 1, 1, 0, t, ring ? w * h : w, ring ? 1 : h);
+      for (uint32_t root = 0; root < g.size(); ++root) expect_tree_by_all_pairs(g, root);
+    }
+  }
+}
+
+TEST(TreeOrder, OfRandomGroupsIsTheOneByAllPairs) {
+  std::mt19937 rng(20);
+  for (uint32_t i = 0; i < 3000; ++i) {
+    const auto t = std::array{SipTopology::Ring1d, SipTopology::Torus2d, SipTopology::Mesh2d}[i % 3];
+    const uint32_t w = 1 + rng() % 9, h = t == SipTopology::Ring1d ? 1 : 1 + rng() % 9, machine = w * h;
+    // One in eight lies partly outside of the fabric, or on few of its SIPs, several ranks on each.
+    const bool outside = rng() % 8 == 0, crowded = rng() % 8 == 0;
+    std::vector<uint32_t> sips(machine);
+    std::iota(sips.begin(), sips.end(), 0);
+    std::shuffle(sips.begin(), sips.end(), rng);
+    sips.resize(1 + rng() % machine);
+    Group g = make_group(static_cast<uint32_t>(sips.size()), 1, 1, 0, t, w, h);
+    g.machine_sips = outside ? 1 : machine;
+    for (size_t r = 0; r < sips.size(); ++r) {
+      g.sips[r] = SipId{crowded ? sips[r % (1 + sips.size() / 8)] : sips[r] + (outside ? machine / 2 : 0)};
+    }
+    expect_tree_by_all_pairs(g, static_cast<uint32_t>(rng() % g.size()));
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(GroupMemo, MakesOncePerGroupAndRoot) {
+  uint32_t made = 0;
+  GroupMemo<uint32_t> memo([&](const Group& g, uint32_t root) {
+    ++made;
+    return g.size() * 100 + root;
+  });
+  const Group a = make_group(8);
+  for (uint32_t rank = 0; rank < 8; ++rank) {
+    const Group equal = a;  // by content: callers pass copies
+    EXPECT_EQ(*memo.of(equal, 3), 803u);
+  }
+  EXPECT_EQ(made, 1u);
+  EXPECT_EQ(*memo.of(a, 4), 804u);
+  EXPECT_EQ(made, 2u);
+  // Every field tells groups apart.
+  std::vector<Group> others(10, a);
+  std::swap(others[0].sips[1], others[0].sips[2]);
+  others[1].cube_w = 2;
+  others[2].cube_h = 2;
+  others[3].n_cubes = 2;
+  others[4].topology = SipTopology::Mesh2d;
+  others[5].sip_w = 4;
+  others[6].sip_h = 2;
+  others[7].machine_sips = 16;
+  others[8].double_links = true;
+  others[9].pes.resize(8);
+  for (const Group& g : others) {
+    made = 0;
+    memo.of(a, 3);
+    memo.of(g, 3);
+    EXPECT_GE(made, 1u) << &g - others.data();
+  }
+}
+
+TEST(GroupMemo, KeepsAFewAndWhatIsInUse) {
+  uint32_t made = 0;
+  GroupMemo<uint32_t> memo([&](const Group&, uint32_t root) {
+    ++made;
+    return root;
+  });
+  const Group g = make_group(2);
+  const auto first = memo.of(g, 0);
+  for (uint32_t root = 1; root < 100; ++root) memo.of(g, root);
+  EXPECT_EQ(made, 100u);
+  EXPECT_EQ(*first, 0u);
+  memo.of(g, 99);
+  EXPECT_EQ(made, 100u);
+  memo.of(g, 0);
+  EXPECT_EQ(made, 101u);
+}
+
+/// Laid anew for every rank these took minutes: here the time limit of the test is the check.
+TEST(Modules, GiveTheWordsOfLargeGroupsInTime) {
+  const Group g = make_group(4096, 1, 1, 0, SipTopology::Torus2d, 64, 64);
+  for (const auto& [name, m] : builtin().modules()) {
+    // Of the others the words themselves grow with the square of the ranks, as do their messages.
+    const bool many_words = m.collective == Collective::AllToAll || m.collective == Collective::AllGather ||
+                            m.collective == Collective::ReduceScatter;
+    if (many_words || !m.refusal(g).empty()) continue;
+    CollectiveShape shape;
+    shape.count = 1;
+    shape.root = 77;
+    if (m.layouts.count(shape.layout) == 0) shape.layout = *m.layouts.begin();
+    size_t words = 0;
+    for (uint32_t r = 0; r < g.size(); ++r) words += m.rank_args(g, shape, r).size();
+    EXPECT_GE(words, g.size()) << name;
   }
 }
 
