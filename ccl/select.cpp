@@ -38,10 +38,13 @@ LinkParams slowest_link(const SystemConfig& config, const Group& group) {
 
 /// Largest number of queue pairs that a module needs on one PE. Lanes are alike.
 uint32_t queue_pairs_per_pe(const AlgorithmModule& module, const Group& group, const CollectiveShape& shape) {
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> ends;
+  std::vector<uint32_t> ends(size_t{group.size()} * group.n_cubes);
+  const auto end = [&](uint32_t rank, uint32_t cube) -> uint32_t& {
+    return ends.at(size_t{rank} * group.n_cubes + cube);
+  };
   uint32_t most = 0;
   for (const Connection& c : module.connections(group, shape)) {
-    most = std::max({most, ++ends[{c.rank, c.cube}], ++ends[{c.peer_rank, c.peer_cube}]});
+    most = std::max({most, ++end(c.rank, c.cube), ++end(c.peer_rank, c.peer_cube)});
   }
   return most;
 }

@@ -63,10 +63,14 @@ uint32_t AxisSchedule::away(uint32_t d, bool further) const {
   return (further ? p + d : p + n - d) % n;
 }
 
-Move AxisSchedule::move_for(uint32_t owner, bool gather) const {
+Range AxisSchedule::part_of(uint32_t owner) const {
   const Range& block = m_work.blocks[owner];
-  Range r = aligned_chunk(block.count, m_axis.parts(), m_part);
-  r = m_plan.cut({block.begin + r.begin, r.count}, m_slab);
+  if (block.empty()) return block;
+  const Range r = aligned_chunk(block.count, m_axis.parts(), m_part);
+  return m_plan.cut({block.begin + r.begin, r.count}, m_slab);
+}
+
+Move AxisSchedule::move_for(uint32_t owner, const Range& r, bool gather) const {
   const uint32_t item = item_bytes(m_work.dtype);
   Move m;
   m.local = m_work.input.at(r.begin, item);
@@ -85,7 +89,9 @@ bool AxisSchedule::towards_owner(Step& out, const Flow& flow, uint32_t d) const 
   const auto [before, after] = m_axis.reach(owner, m_part);
   const uint32_t reach = flow.up ? before : after;
   if (d > reach) return false;
-  Move m = move_for(owner, false);
+  const Range part = part_of(owner);
+  if (part.empty()) return pass_over(out);
+  Move m = move_for(owner, part, false);
   m.store = 0;
   if (d < reach) m.from = flow.in;
   m.to = flow.out;
@@ -95,10 +101,11 @@ bool AxisSchedule::towards_owner(Step& out, const Flow& flow, uint32_t d) const 
 
 bool AxisSchedule::at_owner(Step& out) const {
   const auto [before, after] = m_axis.reach(m_axis.position, m_part);
-  Move m = move_for(m_axis.position, gathers());
+  const Range part = part_of(m_axis.position);
+  Move m = move_for(m_axis.position, part, gathers());
   if (reduces()) m.divisor = m_work.divisor;
   // Sums that arrive carry the step of the reduction.
-  if (m_phases == Phases::AllReduce) m.recv_step = move_for(m_axis.position, false).step;
+  if (m_phases == Phases::AllReduce) m.recv_step = move_for(m_axis.position, part, false).step;
   if (before != 0) {
     if (reduces()) m.from.push(m_axis.prev);
     if (gathers()) m.to.push(m_axis.prev);
@@ -119,7 +126,9 @@ bool AxisSchedule::from_owner(Step& out, const Flow& flow, uint32_t d) const {
   const auto [before, after] = m_axis.reach(owner, m_part);
   const uint32_t reach = flow.up ? after : before;
   if (d > reach) return false;
-  Move m = move_for(owner, true);
+  const Range part = part_of(owner);
+  if (part.empty()) return pass_over(out);
+  Move m = move_for(owner, part, true);
   m.local = 0;
   m.from = flow.in;
   if (d < reach) m.to = flow.out;

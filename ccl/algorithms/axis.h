@@ -76,7 +76,14 @@ class AxisSchedule {
   bool gathers() const { return m_phases != Phases::ReduceScatter; }
   /// The position `d` further on, or back; n when a line ends before.
   uint32_t away(uint32_t d, bool further) const;
-  tl::Move move_for(uint32_t owner, bool gather) const;
+  /// Of the owner's block, what the slab and the half of an even ring leave.
+  Range part_of(uint32_t owner) const;
+  tl::Move move_for(uint32_t owner, const Range& part, bool gather) const;
+  /// A step without elements: schedules that take turns take one for it.
+  static bool pass_over(Step& out) {
+    out.move.count = 0;
+    return true;
+  }
   // False: this position has nothing to do there.
   bool fill_in(Step& out) const;
   bool towards_owner(Step& out, const Flow& flow, uint32_t d) const;

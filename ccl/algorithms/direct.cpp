@@ -7,6 +7,8 @@
 //
 // Order of the reduction: a block's owner takes its own contribution, then those of the ranks behind it, in turn:
 // ((x[o] + x[o+1]) + x[o+2]) + ... x[o+n-1], ranks modulo n.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -15,6 +17,7 @@
 
 #include "ccl/algorithms/modules.h"
 #include "ccl/topology_embedding.h"
+#include "models/core/address_map.h"
 
 namespace ahbm::ccl {
 namespace {
@@ -190,7 +193,12 @@ void all_gather_kernel(tl::Tl& tl, const tl::Args& args) {
 }
 
 std::string refusal(const Group& g, const char* others) {
-  if (g.topology == SipTopology::Switch || g.topology == SipTopology::FullyConnected) return {};
+  if (g.topology == SipTopology::Switch || g.topology == SipTopology::FullyConnected) {
+    // Said before the connections of all pairs are listed.
+    if (g.size() <= addr::kMaxQps + 1) return {};
+    return fmt::format("{} peers are more than the {} queue pairs that a PE can have; {}", g.size() - 1, addr::kMaxQps,
+                       others);
+  }
   for (uint32_t a = 0; a < g.size(); ++a) {
     for (uint32_t b = 0; b < a; ++b) {
       if (sip_hops(g, a, b) == 1) continue;

@@ -3,6 +3,8 @@
 // Order of the reduction. Positions count around the ring. Chunk c starts at position c and is reduced on its way:
 //   x[c+1] + x[c],  x[c+2] + (x[c+1] + x[c]),  ...,  x[c+n-1] + (...)
 // all modulo n; the last of them, position c-1, owns the chunk, divides it (avg) and sends it round.
+#include <utility>
+
 #include "ccl/algorithms/lanes.h"
 #include "ccl/algorithms/modules.h"
 #include "ccl/topology_embedding.h"
@@ -18,8 +20,7 @@ void ring_all_reduce(tl::Tl& tl, const Lane& lane) {
   const SlabPlan plan(tl, lane.dtype, chunks[0].count, 1, {Dir::Next, Dir::Prev}, lane.message_bytes);
 
   // Step k receives what the previous rank sent in step k-1.
-  const auto step_at = [&](uint64_t slab, uint32_t k) {
-    const Range part = plan.cut(chunks[(lane.position + 2 * n - k) % n], slab);
+  const auto step_at = [&](const Range& part, uint64_t slab, uint32_t k) {
     const Addr here = lane.buffer + part.begin * item;
     tl::Move m;
     m.count = part.count;
@@ -38,13 +39,16 @@ void ring_all_reduce(tl::Tl& tl, const Lane& lane) {
   uint64_t slab = 0;
   uint32_t k = 0;
   submit_steps(tl, [&](Step& out) {
-    if (slab == plan.slabs) return false;
-    out = step_at(slab, k);
-    if (k++ == last) {
-      k = 0;
-      ++slab;
+    while (slab != plan.slabs) {
+      const Range part = plan.cut(chunks[(lane.position + 2 * n - k) % n], slab);
+      if (!part.empty()) out = step_at(part, slab, k);
+      if (k++ == last) {
+        k = 0;
+        ++slab;
+      }
+      if (!part.empty()) return true;
     }
-    return true;
+    return false;
   });
 }
 
@@ -52,9 +56,10 @@ std::vector<ReduceTree> ring_order_of_reduction(uint64_t count, uint32_t n) {
   std::vector<ReduceTree> trees;
   for (uint32_t c = 0; c < n; ++c) {
     ReduceTree tree{aligned_chunk(count, n, c), {}};
+    if (tree.range.empty()) continue;
     for (uint32_t i = n; i-- > 0;) tree.postfix.push_back(static_cast<int32_t>((c + i) % n));
     tree.postfix.insert(tree.postfix.end(), n - 1, ReduceTree::kCombine);
-    if (!tree.range.empty()) trees.push_back(tree);
+    trees.push_back(std::move(tree));
   }
   return trees;
 }

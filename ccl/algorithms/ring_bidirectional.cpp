@@ -35,13 +35,16 @@ void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane) {
   const uint32_t steps = 2 * half + 1;
 
   // Step k < half: towards the owner half-k away. Step half: at the owner. Step half+j: from the owner j away.
-  // False: nothing flows this way.
+  // False: nothing flows this way, or no elements do.
   const auto fill_in = [&](Step& out, uint64_t slab, uint32_t k, uint32_t part, const Flow& flow) {
     const uint32_t before = part == 0 ? half : n - 1 - half, after = n - 1 - before;
-    const auto move_for = [&](uint32_t owner) {
+    const auto part_of = [&](uint32_t owner) {
       const Range& chunk = chunks[owner % n];
-      Range r = aligned_chunk(chunk.count, parts, part);
-      r = plan.cut({chunk.begin + r.begin, r.count}, slab);
+      if (chunk.empty()) return chunk;
+      const Range r = aligned_chunk(chunk.count, parts, part);
+      return plan.cut({chunk.begin + r.begin, r.count}, slab);
+    };
+    const auto move_for = [&](const Range& r) {
       tl::Move m;
       m.local = m.store = lane.buffer + r.begin * item;
       m.count = r.count;
@@ -54,7 +57,9 @@ void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane) {
     };
     if (k == half) {
       if (!flow.up) return false;  // one move for both
-      tl::Move m = move_for(lane.position);
+      const Range own = part_of(lane.position);
+      if (own.empty()) return false;
+      tl::Move m = move_for(own);
       m.divisor = lane.divisor();
       if (before != 0) m.from.push(Dir::Prev), m.to.push(Dir::Prev);
       if (after != 0) m.from.push(Dir::Next), m.to.push(Dir::Next);
@@ -65,7 +70,9 @@ void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane) {
     const uint32_t distance = gather ? k - half : half - k;
     const uint32_t reach = flow.up != gather ? before : after;  // ranks that this flow brings together, or serves
     if (distance > reach) return false;
-    tl::Move m = move_for(flow.up != gather ? lane.position + distance : lane.position + n - distance);
+    const Range passing = part_of(flow.up != gather ? lane.position + distance : lane.position + n - distance);
+    if (passing.empty()) return false;
+    tl::Move m = move_for(passing);
     if (gather || distance < reach) m.from = flow.in;
     if (!gather || distance < reach) m.to = flow.out;
     (gather ? m.local : m.store) = 0;

@@ -267,6 +267,14 @@ TEST(Modules, GiveTheWordsOfLargeGroupsInTime) {
   }
 }
 
+TEST(Modules, DirectRefusesMorePeersThanQueuePairs) {
+  const AlgorithmModule& direct = *builtin().find("direct");
+  for (const SipTopology t : {SipTopology::FullyConnected, SipTopology::Switch}) {
+    EXPECT_EQ(direct.refusal(make_group(1025, 1, 1, 0, t)), "");
+    EXPECT_THAT(direct.refusal(make_group(1026, 1, 1, 0, t)), HasSubstr("1025 peers are more than the 1024 queue"));
+  }
+}
+
 TEST(Modules, DescribeThemselves) {
   Registry r;
   register_builtin_algorithms(r);
