@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <memory>
+#include <queue>
 
 #include "ccl/reference.h"
 #include "ccl/select.h"
@@ -33,14 +36,76 @@ uint8_t unwritten(DType dtype) {
   return dtype == DType::Bool ? 1 : 0x5A;
 }
 
-/// Bytes per second into (or out of) a SIP over all its links.
-uint64_t link_bandwidth(const SipGraph& graph, SipId sip, bool in) {
-  uint64_t sum = 0;
-  for (const SipGraph::DirectedLink& l : graph.directed_links()) {
-    if ((in ? l.to : l.from) == sip) sum += l.link.bytes_per_second;
+/// What bounds ask of every rank, from one pass over the links.
+class LinkFigures {
+ public:
+  explicit LinkFigures(const SipGraph& graph) : m_core(graph.sips()), m_nodes(graph.sips() + 1) {
+    for (const SipGraph::DirectedLink& l : graph.directed_links()) {
+      const uint32_t from = node(l.from), to = node(l.to);
+      m_nodes[from].out += l.link.bytes_per_second;
+      m_nodes[to].in += l.link.bytes_per_second;
+      m_nodes[from].links[0].push_back({to, l.link.latency});
+      m_nodes[to].links[1].push_back({from, l.link.latency});
+    }
   }
-  return sum;
-}
+
+  /// Bytes per second into (or out of) a SIP over all its links.
+  uint64_t bandwidth(SipId sip, bool in) const { return in ? m_nodes[value(sip)].in : m_nodes[value(sip)].out; }
+
+  /// Largest sum of link latencies on the ways of least latency between one and others, there or back.
+  Ps farthest(SipId one, const std::vector<SipId>& others) const {
+    Ps out = 0;
+    for (const bool back : {false, true}) {
+      const std::vector<Ps> least = latencies(one, back, others);
+      for (const SipId s : others) {
+        if (least[value(s)] != kNoWay) out = std::max(out, least[value(s)]);
+      }
+    }
+    return out;
+  }
+
+ private:
+  static constexpr Ps kNoWay = std::numeric_limits<Ps>::max();
+  struct Node {
+    uint64_t in = 0, out = 0;
+    std::vector<std::pair<uint32_t, Ps>> links[2];  ///< away from here, and backwards
+  };
+  uint32_t node(SipId sip) const { return sip == SipGraph::kSwitchCore ? m_core : value(sip); }
+
+  /// Of the ways from a node (or to it), right for `wanted`: it ends when the last of them has been reached.
+  std::vector<Ps> latencies(SipId from, bool back, const std::vector<SipId>& wanted) const {
+    std::vector<bool> open(m_nodes.size());
+    for (const SipId s : wanted) open[value(s)] = true;
+    size_t left = wanted.size();
+    std::vector<Ps> least(m_nodes.size(), kNoWay);
+    using Entry = std::pair<Ps, uint32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> todo;
+    least[value(from)] = 0;
+    todo.emplace(0, value(from));
+    while (!todo.empty() && left != 0) {
+      const auto [latency, at] = todo.top();
+      todo.pop();
+      if (latency != least[at]) continue;
+      if (open[at]) --left, open[at] = false;
+      const auto relax = [&, base = latency](uint32_t to, Ps more) {
+        if (base + more >= least[to]) return;
+        least[to] = base + more;
+        todo.emplace(least[to], to);
+      };
+      if (at == m_core) {  // from there a way leads to one SIP and no further
+        for (const SipId s : wanted) {
+          for (const auto& [to, more] : m_nodes[value(s)].links[!back]) relax(value(s), more);
+        }
+        continue;
+      }
+      for (const auto& [to, more] : m_nodes[at].links[back]) relax(to, more);
+    }
+    return least;
+  }
+
+  const uint32_t m_core;  ///< node of a switch's core
+  std::vector<Node> m_nodes;
+};
 
 Ps over(double bytes, uint64_t bandwidth) {
   return bandwidth == 0 ? 0 : static_cast<Ps>(bytes * 1e12 / static_cast<double>(bandwidth));
@@ -513,17 +578,14 @@ Ps collective_bound(const SipGraph& graph, Collective collective, uint64_t bytes
   if (collective == Collective::AllReduce) return graph.all_reduce_bound(bytes, group);
   const double f = (static_cast<double>(group.size()) - 1) / static_cast<double>(group.size());
   const auto size = static_cast<double>(bytes);
+  const LinkFigures links(graph);
   Ps bound = 0;
   const auto poorest = [&](double each, bool in, std::optional<uint32_t> but) {
     for (uint32_t r = 0; r < group.size(); ++r) {
-      if (!but || *but != r) bound = std::max(bound, over(each, link_bandwidth(graph, group[r], in)));
+      if (!but || *but != r) bound = std::max(bound, over(each, links.bandwidth(group[r], in)));
     }
   };
-  const auto from_root = [&] {
-    for (uint32_t r = 0; r < group.size(); ++r) {
-      if (r != root) bound = std::max(bound, graph.diameter_latency({group[root], group[r]}));
-    }
-  };
+  const auto from_root = [&] { bound = std::max(bound, links.farthest(group[root], group)); };
   switch (collective) {
     case Collective::AllGather:
     case Collective::ReduceScatter:
@@ -542,17 +604,17 @@ Ps collective_bound(const SipGraph& graph, Collective collective, uint64_t bytes
       from_root();
       break;
     case Collective::Gather:
-      bound = over(size * f, link_bandwidth(graph, group[root], true));
+      bound = over(size * f, links.bandwidth(group[root], true));
       from_root();
       break;
     case Collective::Scatter:
-      bound = over(size * f, link_bandwidth(graph, group[root], false));
+      bound = over(size * f, links.bandwidth(group[root], false));
       from_root();
       break;
     case Collective::SendRecv:
       poorest(size, false, {});
       for (size_t r = 0; r < group.size(); ++r) {
-        bound = std::max(bound, graph.diameter_latency({group[r], group[(r + 1) % group.size()]}));
+        bound = std::max(bound, links.farthest(group[r], {group[(r + 1) % group.size()]}));
       }
       break;
     default:
