@@ -102,6 +102,14 @@ QpAllocator::Grant QpAllocator::allocate(const PeLocation& pe, uint64_t ring_byt
   return {QpId{qp}, at};
 }
 
+void QpAllocator::free(const PeLocation& pe, QpId qp) {
+  const auto it = m_pes.find(pe);
+  if (it == m_pes.end()) return;
+  auto& used = it->second;
+  used.erase(std::remove_if(used.begin(), used.end(), [qp](const Use& u) { return u.qp == value(qp); }), used.end());
+  if (used.empty()) m_pes.erase(it);
+}
+
 void QpAllocator::free_group(uint32_t group) {
   for (auto it = m_pes.begin(); it != m_pes.end();) {
     auto& used = it->second;
@@ -155,6 +163,8 @@ std::vector<QpAssignment> assign_queue_pairs(QpAllocator& allocator, uint32_t gr
                                              const std::vector<Connection>& connections, const IpcqConfig& ipcq) {
   std::vector<QpAssignment> out;
   out.reserve(connections.size());
+  std::vector<std::pair<PeLocation, QpId>> taken;
+  taken.reserve(2 * connections.size());
   RingEgress egress(group);
   try {
     for (const Connection& c : connections) {
@@ -162,6 +172,7 @@ std::vector<QpAssignment> assign_queue_pairs(QpAllocator& allocator, uint32_t gr
       const auto end = [&](uint32_t rank, uint32_t cube, tl::Dir dir) {
         const PeLocation pe = group.location(rank, cube);
         const auto grant = allocator.allocate(pe, uint64_t{shape.n_slots} * shape.slot_bytes, group_id);
+        taken.emplace_back(pe, grant.qp);
         return QpEnd{pe, grant.qp, grant.ring_offset, shape.n_slots, egress.of(rank, dir)};
       };
       QpAssignment a;
@@ -171,7 +182,7 @@ std::vector<QpAssignment> assign_queue_pairs(QpAllocator& allocator, uint32_t gr
       out.push_back(a);
     }
   } catch (...) {
-    allocator.free_group(group_id);
+    for (const auto& [pe, qp] : taken) allocator.free(pe, qp);
     throw;
   }
   return out;

@@ -42,6 +42,8 @@ class QpAllocator {
   /// \throws std::runtime_error saying what is in use, and by which groups, when queue pairs or ring bytes run out;
   ///   nothing is taken then
   Grant allocate(const PeLocation& pe, uint64_t ring_bytes, uint32_t group);
+  /// Gives back one queue pair and its ring; one that is not taken is fine.
+  void free(const PeLocation& pe, QpId qp);
   /// Gives back everything of a group; a group without anything is fine.
   void free_group(uint32_t group);
 
@@ -63,7 +65,7 @@ class QpAllocator {
 };
 
 /// Queue pairs and rings for all connections of a group, on PE 0 of each cube. The result is in their order.
-/// \throws what QpAllocator::allocate throws; everything of the group is then given back
+/// \throws what QpAllocator::allocate throws; what was taken for them is then given back
 std::vector<QpAssignment> assign_queue_pairs(QpAllocator& allocator, uint32_t group_id, const Group& group,
                                              const std::vector<Connection>& connections, const IpcqConfig& ipcq);
 

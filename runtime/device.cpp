@@ -77,6 +77,15 @@ std::string format_stall_table(const std::vector<StallRow>& rows) {
   return out;
 }
 
+void add_in_flight(std::vector<Launch>& launches, const Launch& launch) {
+  const size_t n = launches.size();
+  if ((n & (n - 1)) == 0) {  // rarer the more there are: thousands of ranks launch before the first has completed
+    const auto completed = [](const Launch& l) { return l->completed(); };
+    launches.erase(std::remove_if(launches.begin(), launches.end(), completed), launches.end());
+  }
+  launches.push_back(launch);
+}
+
 std::vector<PeLocation> LaunchState::pending_pes() const {
   std::vector<PeLocation> out;
   for (const PePart& p : m_parts) {

@@ -94,6 +94,9 @@ class LaunchState {
 };
 using Launch = std::shared_ptr<LaunchState>;
 
+/// Appends a launch to those under way; those that have completed are taken out now and then.
+void add_in_flight(std::vector<Launch>& launches, const Launch& launch);
+
 /// e.g. `sip0.cube1.pe3`
 std::string to_string(const PeLocation& pe);
 

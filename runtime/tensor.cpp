@@ -81,14 +81,20 @@ Device& TensorHandle::device() const {
   return **device;
 }
 
+size_t TensorHandle::find_sip(SipId sip) const {
+  // A tensor on all SIPs, which the driver makes, has them in their order.
+  if (value(sip) < m_sips.size() && m_sips[value(sip)] == sip) return value(sip);
+  return static_cast<size_t>(std::find(m_sips.begin(), m_sips.end(), sip) - m_sips.begin());
+}
+
 size_t TensorHandle::sip_index(SipId sip) const {
-  const auto it = std::find(m_sips.begin(), m_sips.end(), sip);
-  if (it == m_sips.end()) throw std::out_of_range(fmt::format("the tensor has no shards on sip{}", value(sip)));
-  return static_cast<size_t>(it - m_sips.begin());
+  const size_t index = find_sip(sip);
+  if (index == m_sips.size()) throw std::out_of_range(fmt::format("the tensor has no shards on sip{}", value(sip)));
+  return index;
 }
 
 bool TensorHandle::on(SipId sip) const {
-  return std::find(m_sips.begin(), m_sips.end(), sip) != m_sips.end();
+  return find_sip(sip) != m_sips.size();
 }
 
 Addr TensorHandle::cube_buffer(SipId sip, CubeId cube) const {
@@ -130,10 +136,7 @@ void TensorHandle::wait_writers() {
 }
 
 void TensorHandle::add_collective(const Launch& launch) {
-  m_collectives.erase(
-      std::remove_if(m_collectives.begin(), m_collectives.end(), [](const Launch& l) { return l->completed(); }),
-      m_collectives.end());
-  m_collectives.push_back(launch);
+  add_in_flight(m_collectives, launch);
 }
 
 void TensorHandle::wait_collectives() {

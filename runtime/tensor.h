@@ -76,7 +76,8 @@ class TensorHandle {
   void become_replicated();
 
  private:
-  size_t sip_index(SipId sip) const;
+  size_t find_sip(SipId sip) const;   ///< index in `m_sips`; their number when it is not there
+  size_t sip_index(SipId sip) const;  ///< \throws std::out_of_range when it is not there
 
   std::weak_ptr<Device*> m_device;
   std::weak_ptr<Context*> m_context;

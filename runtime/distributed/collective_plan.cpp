@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 #include <stdexcept>
+#include <unordered_set>
 
 #include "ccl/kernel_arguments.h"
 #include "ccl/select.h"
@@ -27,6 +28,18 @@ CubeLayout cube_layout(const layout::Layout& l) {
 
 Laid laid(const Tensor& t) {
   return {t.handle()->layout(), t.shape(), t.strided_view()};
+}
+
+/// The runs of every lane, by the rank whose they are.
+template <typename RankOf>
+std::vector<std::vector<std::vector<LaneRun>>> runs_by(const std::vector<Lane>& lanes, uint32_t ranks,
+                                                       const RankOf& rank_of) {
+  std::vector<std::vector<std::vector<LaneRun>>> out;
+  for (const Lane& lane : lanes) {
+    out.emplace_back(ranks);
+    for (const LaneRun& run : lane.runs()) out.back()[rank_of(run.block)].push_back(run);
+  }
+  return out;
 }
 
 }  // namespace
@@ -57,8 +70,8 @@ CollectivePlan::CollectivePlan(Context& context, GroupState& group, Operation& o
       m_wire(m_dtype),
       m_item(item_bytes(m_dtype)),
       m_wire_item(m_item),
-      m_ranks(group.size()),
       m_staging(std::make_shared<Staging>()) {
+  m_ranks.assign(operation.calls.ranks());
   m_staging->device = m_device.weak();
   const Collective c = operation.call.collective;
   if (ccl::reduces(c) && group.settings.accumulate_fp32 && is_floating(m_dtype)) {
@@ -93,22 +106,24 @@ CollectivePlan::~CollectivePlan() = default;
 
 /// The ranks' tensors and their layouts.
 void CollectivePlan::collect() {
-  const auto add = [](std::vector<Tensor>& to, const Tensor& t) {
-    const bool known = std::any_of(to.begin(), to.end(), [&](const Tensor& o) { return o.handle() == t.handle(); });
-    if (!known) to.push_back(t);
+  using Known = std::unordered_set<const TensorHandle*>;
+  const auto add = [](std::vector<Tensor>& to, Known& known, const Tensor& t) {
+    if (known.insert(t.handle().get()).second) to.push_back(t);
   };
-  for (uint32_t r = 0; r < size(); ++r) {
+  Known known;
+  for (const uint32_t r : m_ranks.ranks()) {
     RankPart& part = m_ranks[r];
     const Call& c = call(r);
+    Known known_here;
     for (const Tensor& t : c.inputs) {
       part.inputs.push_back(laid(t));
-      add(part.tensors, t);
+      add(part.tensors, known_here, t);
     }
     for (const Tensor& t : c.outputs) {
       part.outputs.push_back(laid(t));
-      add(part.tensors, t);
+      add(part.tensors, known_here, t);
     }
-    for (const Tensor& t : part.tensors) add(m_tensors, t);
+    for (const Tensor& t : part.tensors) add(m_tensors, known, t);
   }
 }
 
@@ -155,7 +170,7 @@ void CollectivePlan::fold_partial_inputs() {
 
 bool CollectivePlan::has_views() const {
   const auto is_view = [](const Laid& t) { return t.view != nullptr; };
-  return std::any_of(m_ranks.begin(), m_ranks.end(), [&](const RankPart& part) {
+  return std::any_of(m_ranks.values().begin(), m_ranks.values().end(), [&](const RankPart& part) {
     return std::any_of(part.inputs.begin(), part.inputs.end(), is_view) ||
            std::any_of(part.outputs.begin(), part.outputs.end(), is_view);
   });
@@ -165,7 +180,7 @@ bool CollectivePlan::same_layout_everywhere() const {
   const layout::Layout& first = *m_ranks[0].inputs.front().layout;
   DPPolicy policy = first.policy();
   policy.sips = SipScope::Own;
-  for (const RankPart& part : m_ranks) {
+  for (const RankPart& part : m_ranks.values()) {
     DPPolicy other = part.inputs.front().layout->policy();
     other.sips = SipScope::Own;
     if (other != policy) return false;
@@ -194,7 +209,7 @@ void CollectivePlan::set_group(uint32_t n_cubes) {
     group.machine_sips = group.sip_w = size();
     group.sip_h = 1;
   }
-  for (RankPart& part : m_ranks) part.lanes.resize(group.n_cubes);
+  for (RankPart& part : m_ranks.values()) part.lanes.resize(group.n_cubes);
 }
 
 /// The module, the record, and what all lanes together need of connections and working memory.
@@ -235,8 +250,7 @@ void CollectivePlan::finish_shapes(std::vector<ccl::CollectiveShape> shapes, uin
   for (uint32_t lane = 0; lane < m_shapes.size(); ++lane) {
     const uint64_t bytes = m_module->scratch_bytes(m_lanes_group, m_shapes[lane]);
     if (bytes == 0 || !m_lane_used[lane]) continue;
-    for (uint32_t r = 0; r < size(); ++r) {
-      if (!m_ranks[r].takes_part) continue;
+    for (const uint32_t r : m_ranks.ranks()) {
       m_staging->buffers.push_back(allocate(r, lane, bytes));
       m_ranks[r].lanes[lane].buffers.scratch = m_staging->buffers.back();
     }
@@ -423,7 +437,7 @@ void CollectivePlan::blocks() {
   const bool big_is_output = c == Collective::AllGather || c == Collective::Gather;
   const bool small_is_input = big_is_output;
 
-  for (const RankPart& part : m_ranks) {
+  for (const RankPart& part : m_ranks.values()) {
     for (const auto* layouts : {&part.inputs, &part.outputs}) {
       for (const Laid& t : *layouts) {
         const layout::Layout* const l = t.layout;
@@ -493,6 +507,8 @@ void CollectivePlan::blocks() {
     if (shapes[lane].counts.empty()) shapes[lane].counts.assign(n_blocks, shapes[lane].count);
   }
 
+  std::vector<std::vector<std::vector<LaneRun>>> own_runs;  // by lane and block
+  if (!one_block) own_runs = runs_by(lanes, n, [](uint32_t block) { return block; });
   for (uint32_t r = 0; r < n && total != 0; ++r) {
     const bool has_big = c == Collective::Gather || c == Collective::Scatter ? r == root : true;
     for (uint32_t lane = 0; lane < n_lanes; ++lane) {
@@ -516,10 +532,7 @@ void CollectivePlan::blocks() {
         b.output = out.address;
         continue;
       }
-      std::vector<LaneRun> own;
-      for (const LaneRun& run : runs) {
-        if (run.block == r) own.push_back(run);
-      }
+      const std::vector<LaneRun>& own = own_runs[lane][r];
       const Side small = Side::single(small_is_input ? m_ranks[r].inputs.front() : m_ranks[r].outputs.front(), r);
       if (small_is_input) {
         b.input = input_buffer(r, lane, small, own).address;
@@ -553,7 +566,7 @@ void CollectivePlan::all_to_all() {
     largest = std::max(largest, own);
   }
   uint32_t n_lanes = 1;
-  for (const RankPart& part : m_ranks) {
+  for (const RankPart& part : m_ranks.values()) {
     for (const auto* layouts : {&part.inputs, &part.outputs}) {
       for (const Laid& t : *layouts) {
         if (cube_layout(*t.layout) == CubeLayout::Partial) {
@@ -580,15 +593,15 @@ void CollectivePlan::all_to_all() {
   if (equal) {
     for (ccl::CollectiveShape& s : shapes) s.counts.clear();
   }
+  const auto given = runs_by(lanes, n, [n](uint32_t pair) { return pair / n; });
+  const auto taken = runs_by(lanes, n, [n](uint32_t pair) { return pair % n; });
   for (uint32_t r = 0; r < n && largest != 0; ++r) {
     const Side input = Side::cut(m_ranks[r].inputs.front(), BlockCut{1, call(r).input_splits});
     const Side output = Side::cut(m_ranks[r].outputs.front(), BlockCut{1, call(r).output_splits});
     for (uint32_t lane = 0; lane < n_lanes; ++lane) {
-      std::vector<LaneRun> gives, takes;
-      for (const LaneRun& run : lanes[lane].runs()) {
-        if (run.block / n == r) gives.push_back({run.block % n, run.element, run.count});
-        if (run.block % n == r) takes.push_back({run.block / n, run.element, run.count});
-      }
+      std::vector<LaneRun> gives = given[lane][r], takes = taken[lane][r];
+      for (LaneRun& run : gives) run.block %= n;
+      for (LaneRun& run : takes) run.block /= n;
       ccl::CollectiveBuffers& b = m_ranks[r].lanes[lane].buffers;
       b.input = input_buffer(r, lane, input, gives).address;
       b.output = output_buffer(r, lane, output, takes, {}).address;
@@ -600,7 +613,6 @@ void CollectivePlan::all_to_all() {
 
 void CollectivePlan::point_to_point() {
   const uint32_t from = m_op.call.root, to = m_op.call.peer;
-  for (uint32_t r = 0; r < size(); ++r) m_ranks[r].takes_part = r == from || r == to;
   const Laid& sent = m_ranks[from].inputs.front();
   const Laid& received = m_ranks[to].outputs.front();
   const layout::Layout& in = *sent.layout;
@@ -676,9 +688,7 @@ void CollectivePlan::connect() {
 
 std::vector<SipId> CollectivePlan::sips() const {
   std::set<SipId> out;
-  for (uint32_t r = 0; r < size(); ++r) {
-    if (m_ranks[r].takes_part) out.insert(m_group.sips[r]);
-  }
+  for (const uint32_t r : m_ranks.ranks()) out.insert(m_group.sips[r]);
   return {out.begin(), out.end()};
 }
 
@@ -718,7 +728,7 @@ LaunchRequest CollectivePlan::fold_request(uint32_t rank) const {
 
 void CollectivePlan::add_copies(bool before, std::vector<LaunchRequest>& out, std::vector<uint32_t>& ranks) const {
   const DType from = before ? m_dtype : m_wire, to = before ? m_wire : m_dtype;
-  for (uint32_t r = 0; r < size(); ++r) {
+  for (const uint32_t r : m_ranks.ranks()) {
     std::vector<LaunchRequest> copies;  // one after another
     for (uint32_t c = 0; c < m_ranks[r].lanes.size(); ++c) {
       const LanePart& lane = m_ranks[r].lanes[c];
@@ -751,8 +761,7 @@ std::vector<LaunchRequest> CollectivePlan::requests(size_t stage, std::vector<ui
     return out;
   }
   add_copies(true, out, ranks);
-  for (uint32_t r = 0; r < size(); ++r) {
-    if (!m_ranks[r].takes_part) continue;
+  for (const uint32_t r : m_ranks.ranks()) {
     LaunchRequest main = request(m_module->kernel_name, r);
     main.group = m_group.id;
     main.seq = m_op.seq;
@@ -772,13 +781,16 @@ std::vector<LaunchRequest> CollectivePlan::batch(const std::vector<std::unique_p
   std::vector<LaunchRequest> out;
   const CollectivePlan& first = *plans.front();
   for (const auto& plan : plans) plan->add_copies(true, out, ranks);
-  for (uint32_t r = 0; r < first.size(); ++r) {
+  std::map<uint32_t, std::vector<uint32_t>> steps;  // by rank: indices of the plans that it takes part in
+  for (uint32_t step = 0; step < plans.size(); ++step) {
+    for (const uint32_t r : plans[step]->m_ranks.ranks()) steps[r].push_back(step);
+  }
+  for (const auto& [r, own_steps] : steps) {
     LaunchRequest main;
     std::map<uint32_t, std::vector<ccl::Transfer>> transfers;  // by cube
     std::map<uint32_t, std::vector<launch::LinkEntry>> links;
-    for (uint32_t step = 0; step < plans.size(); ++step) {
+    for (const uint32_t step : own_steps) {
       const CollectivePlan& plan = *plans[step];
-      if (!plan.m_ranks[r].takes_part) continue;
       LaunchRequest own = plan.request(plan.m_module->kernel_name, r);
       main.kernel = own.kernel;
       main.keep_alive.insert(main.keep_alive.end(), own.keep_alive.begin(), own.keep_alive.end());
@@ -835,7 +847,7 @@ PeLaunch CollectivePlan::pe_launch(uint32_t rank, uint32_t cube) const {
 }
 
 void CollectivePlan::stage_done(size_t /*stage*/) {
-  for (uint32_t r = 0; r < size(); ++r) {
+  for (const uint32_t r : m_ranks.ranks()) {
     for (const Tensor& t : call(r).inputs) t.handle()->become_replicated();
   }
 }

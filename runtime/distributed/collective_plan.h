@@ -67,7 +67,6 @@ class CollectivePlan {
     std::vector<Tensor> tensors;
     std::vector<Laid> inputs, outputs;  ///< partial inputs as they are after the fold
     std::vector<LanePart> lanes;
-    bool takes_part = true;
   };
   struct Buffer {
     Addr address = 0;
@@ -111,7 +110,7 @@ class CollectivePlan {
   uint64_t m_item, m_wire_item;
   bool m_nothing = false;
   std::vector<Tensor> m_tensors;
-  std::vector<RankPart> m_ranks;
+  PerRank<RankPart> m_ranks;  ///< of those that take part
   std::deque<layout::Layout> m_folded;
   std::shared_ptr<Staging> m_staging;
   const ccl::AlgorithmModule* m_module = nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <stdexcept>
+#include <unordered_map>
 
 #include "runtime/context.h"
 #include "runtime/distributed/collective_plan.h"
@@ -54,19 +55,24 @@ void check_list(const char* name, const char* what, uint32_t n, const std::vecto
 /// be the very tensor on the other side, and in a world of one any may.
 void check_aliases(const char* name, uint32_t n, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
                    std::optional<uint32_t> own = {}) {
+  // Only tensors of one handle can: a list of a large group has too many pairs to look at all.
+  std::unordered_map<const TensorHandle*, std::vector<size_t>> inputs_of, outputs_of;
+  for (size_t i = 0; i < inputs.size(); ++i) inputs_of[inputs[i].handle().get()].push_back(i);
   for (size_t o = 0; o < outputs.size(); ++o) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorHandle* const handle = outputs[o].handle().get();
+    for (const size_t i : inputs_of[handle]) {
       const bool in_place = n == 1 || (inputs.size() > 1 ? i : o) == own;
       if (in_place && same_memory(outputs[o], inputs[i])) continue;
       if (!share_memory(outputs[o], inputs[i])) continue;
       throw std::runtime_error(fmt::format("{}: an input {} and an output {} share their memory", name,
                                            describe(inputs[i]), describe(outputs[o])));
     }
-    for (size_t p = 0; p < o; ++p) {
+    for (const size_t p : outputs_of[handle]) {
       if (!share_memory(outputs[o], outputs[p])) continue;
       throw std::runtime_error(fmt::format("{}: outputs {} and {} share their memory: {} and {}", name, p, o,
                                            describe(outputs[p]), describe(outputs[o])));
     }
+    outputs_of[handle].push_back(o);
   }
 }
 
@@ -96,7 +102,10 @@ void check_views(const char* name, const std::vector<Tensor>& tensors, bool outp
 
 /// What a batch is part of by now.
 std::shared_ptr<BatchedTransfers> joined(std::shared_ptr<BatchedTransfers> batch) {
-  while (batch != nullptr && batch->joined != nullptr) batch = batch->joined;
+  while (batch != nullptr && batch->joined != nullptr) {
+    if (batch->joined->joined != nullptr) batch->joined = batch->joined->joined;  // the way is shorter next time
+    batch = batch->joined;
+  }
   return batch;
 }
 
@@ -104,11 +113,9 @@ std::shared_ptr<BatchedTransfers> join(const std::shared_ptr<BatchedTransfers>& 
                                        const std::shared_ptr<BatchedTransfers>& b) {
   if (a == b) return a;
   a->unpaired += b->unpaired;
-  a->operations.insert(a->operations.end(), b->operations.begin(), b->operations.end());
-  a->works.insert(a->works.end(), b->works.begin(), b->works.end());
+  a->operations.splice(a->operations.end(), b->operations);
+  a->works.splice(a->works.end(), b->works);
   b->joined = a;
-  b->operations.clear();
-  b->works.clear();
   return a;
 }
 
@@ -240,7 +247,7 @@ std::shared_ptr<Operation> DistributedContext::arrive(GroupState& g, std::option
     slot->call = call;
     slot->call.inputs.clear();
     slot->call.outputs.clear();
-    slot->calls.resize(g.size());
+    slot->calls.assign_all(g.size());
     slot->arrived.resize(g.size());
     slot->global_ranks = g.global_ranks;
     slot->missing = g.size();
@@ -260,8 +267,7 @@ std::shared_ptr<Operation> DistributedContext::arrive(GroupState& g, std::option
   Operation& o = *operation;
 
   // The sequence moves on whatever happens, so that the ranks stay together.
-  for (uint32_t r = 0; r < g.size(); ++r) {
-    if (rank && *rank != r) continue;
+  for (uint32_t r = rank.value_or(0); r < (rank ? *rank + 1 : g.size()); ++r) {
     ++g.next_seq[r];
     o.arrived[r] = true;
     o.calls[r] = call;
@@ -308,11 +314,14 @@ void DistributedContext::perform(const GroupPtr& g, const WorkPtr& work) {
   if (work->last) lead(g, work);
   if (op.error != nullptr) std::rethrow_exception(op.error);
 
-  std::vector<Launch> launches;
-  for (uint32_t r = 0; r < op.launches.size(); ++r) {
-    if (work->rank && *work->rank != r) continue;
-    launches.insert(launches.end(), op.launches[r].begin(), op.launches[r].end());
+  std::vector<uint32_t> own;  // of the ranks with launches
+  if (!work->rank) {
+    own = op.launches.ranks();
+  } else if (op.launches.has(*work->rank)) {
+    own = {*work->rank};
   }
+  std::vector<Launch> launches;
+  for (const uint32_t r : own) launches.insert(launches.end(), op.launches[r].begin(), op.launches[r].end());
   try {
     for (const Launch& l : launches) dev.wait(l, op.name());
   } catch (const sc_core::sc_unwind_exception&) {
@@ -328,10 +337,12 @@ void DistributedContext::perform(const GroupPtr& g, const WorkPtr& work) {
   }
 
   CollectiveRecord& record = *op.record;
-  for (uint32_t r = 0; r < op.launches.size(); ++r) {
-    if (work->rank && *work->rank != r) continue;
+  for (const uint32_t r : own) {
     if (op.launches[r].empty()) continue;
-    const auto member = std::find(record.members.begin(), record.members.end(), g->global_ranks[r]);
+    // Those of a collective are all of the group, those of a message its two ends.
+    const bool all = record.members.size() == g->size() && record.members[r] == g->global_ranks[r];
+    const auto member =
+        all ? record.members.begin() + r : std::find(record.members.begin(), record.members.end(), g->global_ranks[r]);
     CollectiveSpan& span = record.spans[static_cast<size_t>(member - record.members.begin())];
     for (const Launch& l : op.launches[r]) {
       span.start = span.start == 0 ? l->first_sent() : std::min(span.start, l->first_sent());
@@ -384,7 +395,7 @@ void DistributedContext::lead(const GroupPtr& g, const WorkPtr& work) {
 
 void DistributedContext::launch(GroupState& g, Operation& op) {
   CollectivePlan plan(context(), g, op, chooser(g));
-  op.launches.resize(g.size());
+  op.launches.assign(op.calls.ranks());
   if (!plan.nothing()) {
     plan.connect();
     for (const Tensor& t : plan.tensors()) t.handle()->wait_collectives();
@@ -401,18 +412,18 @@ void DistributedContext::launch(GroupState& g, Operation& op) {
       plan.stage_done(stage);
     }
   }
-  for (Call& call : op.calls) call = Call{};  // the tensors are held by their launches now
+  for (Call& call : op.calls.values()) call = Call{};  // the tensors are held by their launches now
 }
 
 void DistributedContext::launch_batch(GroupState& g, const BatchedTransfers& batch) {
-  std::vector<std::shared_ptr<Operation>> operations = batch.operations;
+  std::vector<std::shared_ptr<Operation>> operations(batch.operations.begin(), batch.operations.end());
   std::sort(operations.begin(), operations.end(), [](const auto& a, const auto& b) { return a->seq < b->seq; });
   std::vector<std::unique_ptr<CollectivePlan>> plans;
   std::vector<Operation*> planned;
   const CollectivePlan::Choose choose = chooser(g);
   std::set<SipId> sips;
   for (const auto& op : operations) {
-    op->launches.resize(g.size());
+    op->launches.assign(op->calls.ranks());
     try {
       auto plan = std::make_unique<CollectivePlan>(context(), g, *op, choose);
       if (plan->nothing()) continue;
@@ -429,12 +440,15 @@ void DistributedContext::launch_batch(GroupState& g, const BatchedTransfers& bat
       for (const Tensor& t : plan->tensors()) t.handle()->wait_collectives();
     }
     const Device::LaunchTurn turn(device(), {sips.begin(), sips.end()}, planned.front()->name());
+    std::map<uint32_t, std::vector<size_t>> of_rank;  // indices of the plans that it takes part in
+    for (size_t k = 0; k < plans.size(); ++k) {
+      for (const uint32_t r : planned[k]->launches.ranks()) of_rank[r].push_back(k);
+    }
     std::vector<uint32_t> ranks;
     device().launch_all(CollectivePlan::batch(plans, ranks), [&](const std::vector<Launch>& ready) {
       for (size_t i = 0; i < ready.size(); ++i) {
         g.note(ready[i]);
-        for (size_t k = 0; k < plans.size(); ++k) {
-          if (ranks[i] != planned[k]->call.root && ranks[i] != planned[k]->call.peer) continue;
+        for (const size_t k : of_rank[ranks[i]]) {
           planned[k]->launches[ranks[i]].push_back(ready[i]);
           for (const Tensor& t : plans[k]->tensors(ranks[i])) t.handle()->add_collective(ready[i]);
         }
@@ -442,7 +456,7 @@ void DistributedContext::launch_batch(GroupState& g, const BatchedTransfers& bat
     });
   }
   for (const auto& op : operations) {
-    for (Call& call : op->calls) call = Call{};
+    for (Call& call : op->calls.values()) call = Call{};
   }
 }
 
@@ -817,7 +831,7 @@ DistributedContext::WorkPtr DistributedContext::pair_up(const GroupPtr& g, const
     op->call = call;
     op->call.inputs.clear();
     op->call.outputs.clear();
-    op->calls.resize(g->size());
+    op->calls.assign({std::min(self, other), std::max(self, other)});
     op->calls[self] = call;
     op->waits_for = fmt::format("{} by rank {} (tag {})", sends ? "recv" : "send", g->global_ranks[other], tag);
     op->record = std::make_shared<CollectiveRecord>();

@@ -94,10 +94,10 @@ struct Connections::Impl {
     const ccl::AlgorithmModule* module;
     std::vector<SipId> sips;
     uint32_t cube_w, n_cubes, root, peer;
-    std::vector<bool> nothing;  ///< which of the call's counts are 0
-    bool operator<(const TableKey& o) const {
-      return std::tie(module, sips, cube_w, n_cubes, root, peer, nothing) <
-             std::tie(o.module, o.sips, o.cube_w, o.n_cubes, o.root, o.peer, o.nothing);
+    std::vector<bool> nothing;                 ///< which of the call's counts are 0
+    bool operator<(const TableKey& o) const {  // what is long comes last
+      return std::tie(module, cube_w, n_cubes, root, peer, nothing, sips) <
+             std::tie(o.module, o.cube_w, o.n_cubes, o.root, o.peer, o.nothing, o.sips);
     }
   };
 
@@ -151,24 +151,18 @@ struct Connections::Impl {
   }
 
   std::vector<ccl::QpAssignment> make(const ccl::Group& g, const std::vector<ccl::Connection>& connections) {
-    // Allocation is tried on a copy: a refusal in the middle then leaves nothing behind.
     IpcqConfig shape = device.config().ipcq;
-    ccl::QpAllocator trial = device.queue_pairs();
-    std::vector<ccl::QpAssignment> qps;
+    ccl::QpAllocator& allocator = device.queue_pairs();
     try {
-      qps = ccl::assign_queue_pairs(trial, group, g, connections, shape);
+      return ccl::assign_queue_pairs(allocator, group, g, connections, shape);
     } catch (const std::runtime_error&) {
-      trial = device.queue_pairs();
       shape.cube = shape.sip = kSmallRing;
-      try {
-        qps = ccl::assign_queue_pairs(trial, group, g, connections, shape);
-      } catch (const std::runtime_error& e) {
-        throw std::runtime_error(std::string("connections of process group ") + std::to_string(group) + ": " +
-                                 e.what());
-      }
     }
-    device.queue_pairs() = std::move(trial);
-    return qps;
+    try {
+      return ccl::assign_queue_pairs(allocator, group, g, connections, shape);
+    } catch (const std::runtime_error& e) {
+      throw std::runtime_error(std::string("connections of process group ") + std::to_string(group) + ": " + e.what());
+    }
   }
 
   /// The table of a call; takes what it lacks. \throws std::runtime_error when that does not fit
@@ -180,7 +174,7 @@ struct Connections::Impl {
 
     const std::vector<ccl::Connection> connections = module.connections(g, shape);
     std::vector<ccl::QpAssignment> qps(connections.size());
-    Table table{LinkTable(g.size(), g.n_cubes), std::vector<size_t>(connections.size()), false};
+    Table table{LinkTable(g.n_cubes), std::vector<size_t>(connections.size()), false};
     std::vector<bool> used(installed.size());
     std::vector<size_t> missing;
     std::vector<ccl::Connection> wanted;
@@ -208,9 +202,9 @@ struct Connections::Impl {
 
   void enter(const ccl::Connection& c, const ccl::QpAssignment& qps, LinkTable& links) const {
     const auto entry = [&](uint32_t rank, uint32_t cube, Dir dir, const ccl::QpEnd& own, const ccl::QpEnd& peer) {
-      links.of(rank, cube)
-          .push_back({static_cast<uint16_t>(dir), static_cast<uint16_t>(value(own.qp)),
-                      device.config().flat_pe(peer.pe), qps.slot_bytes, peer.n_slots});
+      links.add(rank, cube,
+                {static_cast<uint16_t>(dir), static_cast<uint16_t>(value(own.qp)), device.config().flat_pe(peer.pe),
+                 qps.slot_bytes, peer.n_slots});
     };
     if (c.rank != c.peer_rank) links.note_slots_between_sips(ipcq::payload_capacity(qps.slot_bytes));
     entry(c.rank, c.cube, c.dir, qps.a, qps.b);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,13 +19,14 @@ namespace ahbm::runtime::distributed {
 /// Direction names and queue pairs of one algorithm on one set of cubes, per (rank, cube).
 class LinkTable {
  public:
-  LinkTable() = default;
-  LinkTable(uint32_t ranks, uint32_t cubes) : m_cubes(cubes), m_entries(size_t{ranks} * cubes) {}
+  explicit LinkTable(uint32_t cubes) : m_cubes(cubes) {}
   const std::vector<launch::LinkEntry>& of(uint32_t rank, uint32_t cube) const {
-    return m_entries.at(size_t{rank} * m_cubes + cube);
+    static const std::vector<launch::LinkEntry> kNone;
+    const auto it = m_entries.find(index(rank, cube));
+    return it == m_entries.end() ? kNone : it->second;
   }
-  std::vector<launch::LinkEntry>& of(uint32_t rank, uint32_t cube) {
-    return m_entries.at(size_t{rank} * m_cubes + cube);
+  void add(uint32_t rank, uint32_t cube, const launch::LinkEntry& entry) {
+    m_entries[index(rank, cube)].push_back(entry);
   }
   /// CollectiveShape::message_bytes: 0 while all slots between SIPs are of one size.
   uint32_t message_bytes() const { return m_smallest == m_largest ? 0 : m_smallest; }
@@ -34,9 +36,11 @@ class LinkTable {
   }
 
  private:
+  uint64_t index(uint32_t rank, uint32_t cube) const { return uint64_t{rank} * m_cubes + cube; }
+
   uint32_t m_smallest = 0, m_largest = 0;
-  uint32_t m_cubes = 1;
-  std::vector<std::vector<launch::LinkEntry>> m_entries;
+  uint32_t m_cubes;
+  std::unordered_map<uint64_t, std::vector<launch::LinkEntry>> m_entries;  ///< of those that have some
 };
 
 class Connections {

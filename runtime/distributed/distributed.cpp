@@ -46,12 +46,6 @@ std::string GroupState::caller_name(std::optional<uint32_t> group_rank) const {
   return group_rank ? fmt::format("rank {}", global_ranks[*group_rank]) : std::string("the driver");
 }
 
-void GroupState::note(const Launch& launch) {
-  in_flight.erase(std::remove_if(in_flight.begin(), in_flight.end(), [](const Launch& l) { return l->completed(); }),
-                  in_flight.end());
-  in_flight.push_back(launch);
-}
-
 // --- Work
 
 bool Work::is_completed() const {
@@ -316,9 +310,7 @@ void DistributedContext::release(const GroupPtr& g) {
     if (!l->completed()) device().give_up(l);
   }
   g->connections->release();
-  m_outstanding.erase(
-      std::remove_if(m_outstanding.begin(), m_outstanding.end(), [&](const WorkPtr& work) { return work->group == g; }),
-      m_outstanding.end());
+  m_outstanding.remove_if([&](const WorkPtr& work) { return work->group == g; });
   if (g->number != 0) m_subgroups.erase(g->number);
 }
 
@@ -493,7 +485,8 @@ std::vector<StallRow> DistributedContext::helper_rows() const {
 }
 
 void DistributedContext::settled(const std::shared_ptr<WorkState>& work) {
-  m_outstanding.erase(std::remove(m_outstanding.begin(), m_outstanding.end(), work), m_outstanding.end());
+  const auto it = std::find(m_outstanding.begin(), m_outstanding.end(), work);  // mostly one of the oldest
+  if (it != m_outstanding.end()) m_outstanding.erase(it);
 }
 
 void DistributedContext::drain() {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -361,7 +362,7 @@ class DistributedContext {
   bool m_installing = false;
   std::unique_ptr<sc_core::sc_event> m_group_changed;
   std::map<sc_core::sc_process_handle, uint32_t> m_ranks;
-  std::vector<std::shared_ptr<WorkState>> m_outstanding;
+  std::list<std::shared_ptr<WorkState>> m_outstanding;
 };
 
 }  // namespace ahbm::runtime::distributed

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "runtime/kernels/operator_kernels.h"
 
@@ -24,32 +25,31 @@ void Lane::add(const LaneRun& run) {
 
 // --- BlockCut
 
+BlockCut::BlockCut(uint64_t outer, std::vector<uint64_t> parts) : m_outer(outer), m_parts(std::move(parts)) {
+  m_begins.reserve(m_parts.size() + 1);
+  m_begins.push_back(0);
+  for (const uint64_t part : m_parts) m_begins.push_back(m_begins.back() + part);
+}
+
 BlockCut BlockCut::equal(const layout::Shape& shape, size_t dim, uint32_t n) {
-  BlockCut cut;
-  uint64_t inner = 1;
-  for (size_t i = 0; i < dim; ++i) cut.outer *= shape[i];
+  uint64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < dim; ++i) outer *= shape[i];
   for (size_t i = dim + 1; i < shape.size(); ++i) inner *= shape[i];
-  cut.parts.assign(n, shape[dim] / n * inner);
-  return cut;
+  return {outer, std::vector<uint64_t>(n, shape[dim] / n * inner)};
 }
 
 BlockCut BlockCut::rows(const layout::Shape& shape, const std::vector<uint64_t>& splits) {
-  BlockCut cut;
   uint64_t inner = 1;
   for (size_t i = 1; i < shape.size(); ++i) inner *= shape[i];
-  for (const uint64_t rows : splits) cut.parts.push_back(rows * inner);
-  return cut;
-}
-
-uint64_t BlockCut::row() const {
-  return std::accumulate(parts.begin(), parts.end(), uint64_t{0});
+  std::vector<uint64_t> parts;
+  for (const uint64_t rows : splits) parts.push_back(rows * inner);
+  return {1, std::move(parts)};
 }
 
 void BlockCut::for_each_logical(const LaneRun& run, const std::function<void(uint64_t, uint64_t, uint64_t)>& fn) const {
-  const uint64_t before = std::accumulate(parts.begin(), parts.begin() + run.block, uint64_t{0});
-  const uint64_t width = parts[run.block], stride = row();
+  const uint64_t before = m_begins[run.block], width = m_parts[run.block], stride = row();
   for (uint64_t at = run.element, left = run.count; left != 0;) {
-    const uint64_t n = outer == 1 || width == stride ? left : std::min(left, width - at % width);
+    const uint64_t n = m_outer == 1 || width == stride ? left : std::min(left, width - at % width);
     fn(at, width == stride ? at : at / width * stride + before + at % width, n);
     at += n;
     left -= n;
@@ -59,12 +59,13 @@ void BlockCut::for_each_logical(const LaneRun& run, const std::function<void(uin
 void BlockCut::for_each_block(uint64_t begin, uint64_t count, const std::function<void(const LaneRun&)>& fn) const {
   const uint64_t stride = row();
   while (count != 0) {
-    const uint64_t line = begin / stride;
-    uint64_t rest = begin % stride;
-    uint32_t block = 0;
-    while (rest >= parts[block]) rest -= parts[block++];
-    const uint64_t n = parts[block] == stride ? count : std::min(count, parts[block] - rest);
-    fn({block, line * parts[block] + rest, n});
+    const uint64_t line = begin / stride, rest = begin % stride;
+    // The last part that begins there or before: those before it at the same place are empty.
+    const auto next = std::upper_bound(m_begins.begin(), m_begins.end(), rest);
+    const auto block = static_cast<uint32_t>(next - m_begins.begin() - 1);
+    const uint64_t inside = rest - m_begins[block], width = m_parts[block];
+    const uint64_t n = width == stride ? count : std::min(count, width - inside);
+    fn({block, line * width + inside, n});
     begin += n;
     count -= n;
   }
@@ -120,7 +121,7 @@ std::vector<Side::Run> Side::seen_through(const layout::StridedView& view, const
 }
 
 Side Side::cut(const Laid& tensor, BlockCut cut) {
-  std::vector<uint32_t> blocks(cut.parts.size());
+  std::vector<uint32_t> blocks(cut.blocks());
   std::iota(blocks.begin(), blocks.end(), 0);
   Side side;
   side.add(tensor, std::move(cut), std::move(blocks));

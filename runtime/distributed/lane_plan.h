@@ -40,22 +40,28 @@ class Lane {
 
 /// A row-major tensor cut into blocks along a dimension: `outer` times, `parts[b]` elements in a row belong to block b.
 /// A block is numbered row-major in itself.
-struct BlockCut {
-  uint64_t outer = 1;
-  std::vector<uint64_t> parts;
-
+class BlockCut {
+ public:
+  BlockCut() : BlockCut(1, {}) {}
+  BlockCut(uint64_t outer, std::vector<uint64_t> parts);
   static BlockCut whole(uint64_t elements) { return {1, {elements}}; }
   /// n equal parts of dimension `dim`. \pre shape[dim] % n == 0
   static BlockCut equal(const layout::Shape& shape, size_t dim, uint32_t n);
   /// splits[b] rows of the first dimension each.
   static BlockCut rows(const layout::Shape& shape, const std::vector<uint64_t>& splits);
 
-  uint64_t row() const;
-  uint64_t elements(uint32_t block) const { return outer * parts[block]; }
+  size_t blocks() const { return m_parts.size(); }
+  uint64_t row() const { return m_begins.back(); }
+  uint64_t elements(uint32_t block) const { return m_outer * m_parts[block]; }
   /// fn(element of the block, logical element, count) for every contiguous piece of the run.
   void for_each_logical(const LaneRun& run, const std::function<void(uint64_t, uint64_t, uint64_t)>& fn) const;
   /// fn(run of a block) for the logical elements [begin, begin + count), in their order.
   void for_each_block(uint64_t begin, uint64_t count, const std::function<void(const LaneRun&)>& fn) const;
+
+ private:
+  uint64_t m_outer;
+  std::vector<uint64_t> m_parts;
+  std::vector<uint64_t> m_begins;  ///< of each part in a row, and the row's end
 };
 
 /// A tensor's elements in their order, and how the memory behind them is cut. References what it is made of.

@@ -1,13 +1,17 @@
 // What process groups, their operations and the callers' parts of them are made of. Private to runtime/distributed.
 #pragma once
 
+#include <algorithm>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/distributed/connections.h"
@@ -31,21 +35,54 @@ struct DistributedContext::Call {
   std::vector<std::pair<const char*, std::string>> agree;
 };
 
+/// A value for each of some ranks of a group: of all, or of the two between which a message goes. A large group has as
+/// many messages between two ranks as ranks.
+template <typename T>
+class PerRank {
+ public:
+  void assign_all(uint32_t n) {
+    m_ranks.resize(n);
+    std::iota(m_ranks.begin(), m_ranks.end(), 0);
+    m_values = std::vector<T>(n);
+  }
+  /// \param ranks  ascending
+  void assign(std::vector<uint32_t> ranks) {
+    m_values = std::vector<T>(ranks.size());
+    m_ranks = std::move(ranks);
+  }
+  const std::vector<uint32_t>& ranks() const { return m_ranks; }
+  bool has(uint32_t rank) const { return index(rank) < m_ranks.size() && m_ranks[index(rank)] == rank; }
+  /// \pre has(rank)
+  T& operator[](uint32_t rank) { return m_values[index(rank)]; }
+  const T& operator[](uint32_t rank) const { return m_values[index(rank)]; }
+  /// In the order of the ranks.
+  std::vector<T>& values() { return m_values; }
+  const std::vector<T>& values() const { return m_values; }
+
+ private:
+  size_t index(uint32_t rank) const {
+    if (rank < m_ranks.size() && m_ranks[rank] == rank) return rank;
+    return static_cast<size_t>(std::lower_bound(m_ranks.begin(), m_ranks.end(), rank) - m_ranks.begin());
+  }
+  std::vector<uint32_t> m_ranks;
+  std::vector<T> m_values;
+};
+
 /// One position in the sequence of a group, from its first caller to its last. Or a pair of send and receive.
 struct Operation {
   using Call = DistributedContext::Call;
   uint32_t seq = 0;
   std::string first_caller;
   Call call;                  ///< of the first caller
-  std::vector<Call> calls;    ///< by group rank; of the driver the same for all. Dropped after the launch
+  PerRank<Call> calls;        ///< by group rank; of the driver the same for all. Dropped after the launch
   std::vector<bool> arrived;  ///< by group rank
   std::vector<uint32_t> global_ranks;
   uint32_t missing = 0;
-  std::string waits_for;                      ///< of a point-to-point transfer: what is missing
-  bool launched = false;                      ///< all ranks' kernels are on their way (or there is nothing to do)
-  std::exception_ptr error;                   ///< why it will not run
-  std::vector<std::vector<Launch>> launches;  ///< by group rank
-  std::shared_ptr<GroupState> created;        ///< of new_group
+  std::string waits_for;                  ///< of a point-to-point transfer: what is missing
+  bool launched = false;                  ///< all ranks' kernels are on their way (or there is nothing to do)
+  std::exception_ptr error;               ///< why it will not run
+  PerRank<std::vector<Launch>> launches;  ///< by group rank; none before it is planned
+  std::shared_ptr<GroupState> created;    ///< of new_group
   std::shared_ptr<CollectiveRecord> record;
   sc_core::sc_event changed;
 
@@ -56,10 +93,10 @@ struct Operation {
 /// The transfers of batches that meet one another: they leave together, as one kernel per rank, when none of them waits
 /// for its other half any more.
 struct BatchedTransfers {
-  size_t unpaired = 0;                                 ///< sends and receives that wait for their other half
-  std::vector<std::shared_ptr<Operation>> operations;  ///< paired with one of another batch
-  std::vector<std::weak_ptr<WorkState>> works;         ///< of these operations
-  std::shared_ptr<BatchedTransfers> joined;            ///< these transfers are part of that one now
+  size_t unpaired = 0;                               ///< sends and receives that wait for their other half
+  std::list<std::shared_ptr<Operation>> operations;  ///< paired with one of another batch
+  std::list<std::weak_ptr<WorkState>> works;         ///< of these operations
+  std::shared_ptr<BatchedTransfers> joined;          ///< these transfers are part of that one now
 };
 
 /// One caller's part of an operation: a rank's, or the driver's for all ranks.
@@ -108,7 +145,7 @@ struct GroupState {
   std::set<uint32_t> left_ranks;                 ///< of another group: group ranks that called destroy
   bool destroyed = false;
   std::string failed;
-  std::vector<Launch> in_flight;
+  std::vector<Launch> in_flight;  ///< and some that have completed
   std::unique_ptr<Connections> connections;
   sc_core::sc_event changed;
 
@@ -117,7 +154,7 @@ struct GroupState {
   std::string title() const;  ///< `the process group` or `process group 3`
   /// `rank 2` (global) or `the driver`.
   std::string caller_name(std::optional<uint32_t> group_rank) const;
-  void note(const Launch& launch);
+  void note(const Launch& launch) { add_in_flight(in_flight, launch); }
 };
 
 }  // namespace ahbm::runtime::distributed

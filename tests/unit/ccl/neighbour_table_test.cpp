@@ -105,6 +105,37 @@ TEST(QpAllocator, AssignmentIsAllOrNothing) {
   EXPECT_EQ(allocator.queue_pairs_in_use(), 0u);
 }
 
+TEST(QpAllocator, AFailedAssignmentLeavesWhatTheGroupHas) {
+  SystemConfig config;
+  config.ipcq.queue_pairs = 3;
+  QpAllocator allocator(config);
+  const Group group = make_group(4);
+  const auto ring = builtin().find("ring")->connections(group, {});
+  const auto before = assign_queue_pairs(allocator, 1, group, ring, config.ipcq);
+  EXPECT_EQ(allocator.queue_pairs_in_use(), 8u);
+  EXPECT_THROW(assign_queue_pairs(allocator, 1, group, ring, config.ipcq), std::runtime_error);
+  EXPECT_EQ(allocator.queue_pairs_in_use(), 8u);
+  // What was taken and given back is the first fit again.
+  const auto one = assign_queue_pairs(allocator, 1, group, {ring.front()}, config.ipcq);
+  EXPECT_EQ(value(one[0].a.qp), 2u);
+  EXPECT_EQ(one[0].a.ring_offset, uint64_t{2} * config.ipcq.sip.n_slots * config.ipcq.sip.slot_bytes);
+}
+
+TEST(QpAllocator, FreesOneQueuePair) {
+  SystemConfig config;
+  QpAllocator allocator(config);
+  const PeLocation pe{};
+  const auto first = allocator.allocate(pe, 4096, 1), second = allocator.allocate(pe, 4096, 1);
+  allocator.free(pe, first.qp);
+  allocator.free(pe, first.qp);
+  EXPECT_EQ(allocator.queue_pairs_in_use(pe), 1u);
+  EXPECT_EQ(allocator.allocate(pe, 4096, 2).qp, first.qp);
+  allocator.free_group(2);
+  allocator.free(pe, second.qp);
+  EXPECT_EQ(allocator.queue_pairs_in_use(), 0u);
+  allocator.free(pe, second.qp);
+}
+
 TEST(NeighbourTable, BothEndsNameEachOther) {
   const SystemConfig config;
   QpAllocator allocator(config);
