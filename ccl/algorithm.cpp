@@ -91,6 +91,22 @@ uint64_t output_elements(Collective c, uint32_t rank, uint32_t n, const Collecti
   return 0;
 }
 
+std::vector<Connection> connections_of(const AlgorithmModule& module, const Group& group,
+                                       const CollectiveShape& shape) {
+  std::vector<Connection> out = module.connections(group, shape);
+  const auto check = [&](uint32_t rank, uint32_t cube) {
+    if (rank < group.size() && cube < group.n_cubes) return;
+    throw std::runtime_error(
+        fmt::format("algorithm module '{}' connects rank {} cube {}; the group has {} ranks of {} cubes", module.name,
+                    rank, cube, group.size(), group.n_cubes));
+  };
+  for (const Connection& c : out) {
+    check(c.rank, c.cube);
+    check(c.peer_rank, c.peer_cube);
+  }
+  return out;
+}
+
 void Registry::add(AlgorithmModule module) {
   if (module.name.empty()) throw std::invalid_argument("an algorithm module needs a name");
   const auto require = [&](bool there, const char* what) {

@@ -210,6 +210,9 @@ class Registry {
   std::map<std::string, AlgorithmModule, std::less<>> m_modules;
 };
 
+/// What `module.connections` answers. \throws std::runtime_error for an end that is not in the group
+std::vector<Connection> connections_of(const AlgorithmModule& module, const Group& group, const CollectiveShape& shape);
+
 /// Whether a collective reduces: all_reduce, reduce, reduce_scatter.
 bool reduces(Collective c);
 

@@ -43,7 +43,7 @@ uint32_t queue_pairs_per_pe(const AlgorithmModule& module, const Group& group, c
     return ends.at(size_t{rank} * group.n_cubes + cube);
   };
   uint32_t most = 0;
-  for (const Connection& c : module.connections(group, shape)) {
+  for (const Connection& c : connections_of(module, group, shape)) {
     most = std::max({most, ++end(c.rank, c.cube), ++end(c.peer_rank, c.peer_cube)});
   }
   return most;

@@ -92,9 +92,10 @@ class LinkFigures {
         least[to] = base + more;
         todo.emplace(least[to], to);
       };
-      if (at == m_core) {  // from there a way leads to one SIP and no further
+      // From the core of a switch a way leads to one SIP and no further. All links of a SIP lead to the core there.
+      if (at == m_core) {
         for (const SipId s : wanted) {
-          for (const auto& [to, more] : m_nodes[value(s)].links[!back]) relax(value(s), more);
+          for (const auto& link : m_nodes[value(s)].links[!back]) relax(value(s), link.second);
         }
         continue;
       }

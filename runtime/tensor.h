@@ -89,7 +89,7 @@ class TensorHandle {
   std::vector<Launch> m_pending;
   std::vector<Launch> m_readers;
   std::vector<Launch> m_writers;
-  std::vector<Launch> m_collectives;
+  std::vector<Launch> m_collectives;  ///< and some that have completed
 };
 
 /// The element type of C++ that stands for a dtype on the host; fp16 and bf16 travel as raw uint16_t.

@@ -67,7 +67,7 @@ std::vector<ReduceTree> lanes_order_of_reduction(
     const std::function<std::vector<ReduceTree>(const Group&, uint64_t)>& lane_order);
 
 /// The ranges of the blocks of ranks among all blocks, for many ranks: CollectiveShape::block_begin adds up the counts
-/// anew for each.
+/// anew for each. The shape stays the caller's.
 class BlockRanges {
  public:
   explicit BlockRanges(const CollectiveShape& shape);

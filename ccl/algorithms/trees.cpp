@@ -227,7 +227,7 @@ AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const ch
   const auto trees =
       group_memo<TreeOrder>([=](const Group& g, uint32_t root) { return tree_for(collective, g, root); });
   const auto passing = group_memo<PassingBlocks>(
-      [trees](const Group& g, uint32_t root) { return passing_blocks(*trees->of(g, root), root); });
+      [trees](const Group& g, uint32_t root) { return passing_blocks(*trees->of(g, root), root); }, 1);
   m.rank_args = [=](const Group& g, const CollectiveShape& shape, uint32_t rank) {
     const auto tree = trees->of(g, shape.root);
     if (!blocks) return node_words(*tree, g, shape, rank);

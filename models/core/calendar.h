@@ -1,10 +1,10 @@
 // Reservation of one resource (a link direction, a crossbar port, a memory channel, a DMA engine) ahead of time.
 //
-// A calendar holds the busy intervals that lie in the future. A reservation starts at the first free instant at or
-// after the asked time and takes free time until its duration is used up, so it may be split around intervals that were
-// reserved earlier: a send that reserves the far side of a long link ahead of time does not block what crosses there
-// before it (a plain `busy_until` would). Total work is conserved, so call order can move a transfer by at most the
-// duration of what competes with it, and transfers that do not overlap are the same in any order.
+// A calendar holds the busy intervals that lie in the future, and some that are over. A reservation starts at the first
+// free instant at or after the asked time and takes free time until its duration is used up, so it may be split around
+// intervals that were reserved earlier: a send that reserves the far side of a long link ahead of time does not block
+// what crosses there before it (a plain `busy_until` would). Total work is conserved, so call order can move a transfer
+// by at most the duration of what competes with it, and transfers that do not overlap are the same in any order.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ class Calendar {
   Ps end() const { return m_last.end; }
 
   /// Busy intervals held that end after `now` (diagnosis and the growth bound).
-  size_t size(Ps now = 0) const {
+  size_t size(Ps now) const {
     size_t n = m_last.end > m_last.begin && m_last.end > now;
     for (uint32_t i = 0; i < m_busy.size(); ++i) n += m_busy[i].end > now;
     return n;

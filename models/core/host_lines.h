@@ -9,6 +9,19 @@
 
 namespace ahbm {
 
+// A PE's state is fetched over some wake-ups of others before its own (models/pe/wake_queue.h), what stands behind an
+// address a turn after the address:
+//   turns  move engine           queue pair           DMA
+//     7    vectors               -                    object, its ports
+//     6    states of moves       -                    ports' second lines, route to the memory
+//     5    moves that can go on  -                    ports' intervals, lists of the route
+//     4    their lanes           block                hops of the route
+//     3    lists of the routes   queue pair           their second lines
+//     2    hops, targets         slot, lists          their intervals
+//     1    hops' second lines    hops of the credit   -
+//     0    hops' intervals       their second lines   -
+constexpr uint32_t kFetchTurns = 7;
+
 /// The empty asm statement keeps the call: to GCC, a function that does nothing but prefetch has no effect.
 inline void fetch_line(const void* address) {
   __builtin_prefetch(address);
@@ -26,7 +39,9 @@ class HostLines {
  public:
   void clear() { m_count = 0; }
   bool empty() const { return m_count == 0; }
-  void add(const void* address) { add(address, static_cast<const char*>(address) + 1); }
+  void add(const void* address) {  ///< null: nothing
+    if (address != nullptr) add(address, static_cast<const char*>(address) + 1);
+  }
   /// All lines of [begin, end).
   void add(const void* begin, const void* end) {
     uintptr_t first = reinterpret_cast<uintptr_t>(begin) / kLine;

@@ -376,7 +376,7 @@ void Ipcq::name_touched(uint32_t qp, HostLines& lines) const {
 void Ipcq::fetch(QpId qp, Use use, uint32_t turns, Ps at) const {
   if (turns == 4) {
     fetch_lines(&m_parts, &m_enabled);
-    fetch_line(m_qps.data() + value(qp));
+    if (value(qp) < m_qps.size()) fetch_line(&m_qps[value(qp)]);
     return;
   }
   const Qp* q = find(value(qp));

@@ -95,7 +95,8 @@ class QueuePair {
   }
   /// Asks the host for the slot that is sent to, or else taken, next.
   void fetch(bool send) const {
-    fetch_line(send ? static_cast<const void*>(m_credit_at.get() + m_send_slot) : m_rx.get() + m_take_slot);
+    if (!m_enabled) return;
+    fetch_line(send ? static_cast<const void*>(&m_credit_at[m_send_slot]) : &m_rx[m_take_slot]);
   }
   bool clean() const { return m_arrived == m_released && m_credited == m_sent; }
 

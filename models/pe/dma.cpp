@@ -112,6 +112,7 @@ Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, 
 }
 
 void Dma::fetch(uint32_t turns, Ps at) const {
+  static_assert(kFetchTurns == 7);
   const Route* const route = turns < 7 ? m_routes.last() : nullptr;
   switch (turns) {
     case 7:

@@ -141,12 +141,12 @@ void Executor::sleep_until(Ps t) {
 template <typename Done>
 void Executor::block_until(const Done& done, tl::Handle awaited, Ps deadline) {
   refuse_in_source();
-  static_assert(sizeof(Done) <= sizeof m_blocked.condition && std::is_trivially_copyable_v<Done>);
+  static_assert(sizeof(Done) <= sizeof m_blocked.condition && alignof(Done) <= 8 && std::is_trivially_copyable_v<Done>);
   m_blocked.done = [](const void* condition, std::optional<Ps> next) {
     if constexpr (std::is_invocable_v<const Done&, std::optional<Ps>>) {
-      return (*static_cast<const Done*>(condition))(next);
+      return (*std::launder(static_cast<const Done*>(condition)))(next);
     } else {
-      return (*static_cast<const Done*>(condition))();
+      return (*std::launder(static_cast<const Done*>(condition)))();
     }
   };
   new (m_blocked.condition.data()) Done(done);
@@ -440,10 +440,12 @@ void Executor::submit_all(const tl::MoveSource& next) {
     block_until([this] { return take_from_source(); }, MoveEngine::kNobody);
   } catch (...) {
     m_engine.drop_read();
+    m_source = {};
     throw;
   }
+  const std::exception_ptr failure = std::exchange(m_source, {}).failure;
   if (m_engine.ripples()) m_engine.progress(now_ps(), MoveEngine::kNobody, MoveEngine::Caller::Thread);
-  if (m_source.failure) std::rethrow_exception(std::exchange(m_source.failure, nullptr));
+  if (failure) std::rethrow_exception(failure);
 }
 
 bool Executor::take_from_source() {

@@ -147,7 +147,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
 
   // What a wake-up looks at comes first.
   bool m_is_blocked = false;  ///< else the thread runs, or waits for m_wake
-  Blocked m_blocked;          ///< \pre m_is_blocked
+  Blocked m_blocked;          ///< of the last call of block_until
   Source m_source;
   std::exception_ptr m_failure;  ///< of the method, for the kernel
   bool m_spawned = false, m_running = false, m_sleeping = false;

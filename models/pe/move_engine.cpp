@@ -202,6 +202,7 @@ void MoveEngine::name_touched(QpId qp, HostLines& lines) const {
 }
 
 void MoveEngine::fetch(uint32_t turns, Ps at) const {
+  static_assert(kFetchTurns == 7);
   if (turns == 7) {
     fetch_line(m_listed.data());
     fetch_line(m_lane_dirs.data());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "models/core/host_lines.h"
 #include "models/tlm/extensions.h"
 
 namespace ahbm::models {

@@ -10,6 +10,7 @@
 #include <systemc>
 #include <vector>
 
+#include "models/core/host_lines.h"
 #include "models/core/time.h"
 
 namespace ahbm::models {
@@ -22,8 +23,9 @@ class WakeQueue {
     /// Its time has come. Called by a method process.
     virtual void on_wake() = 0;
     /// `turns` others wake before it does at `at`: a chance to fetch what it will look at. Called with one turn less
-    /// every time (not strictly: others may come before it still), as what to fetch stands behind addresses that have
-    /// to be fetched first; at last with 0, right before `on_wake`.
+    /// every time, at last with 0 just before `on_wake`, as what to fetch stands behind addresses that have to be
+    /// fetched first. Not strictly: others may come before it still, and what was overtaken by an earlier call of
+    /// `wake` counts as a turn and is told of.
     virtual void on_approach(uint32_t turns, Ps at) { (void)turns, (void)at; }
 
    private:
@@ -43,14 +45,14 @@ class WakeQueue {
   /// At one instant sleepers are woken in the order in which they first asked.
   void wake(Sleeper& sleeper, Ps at);
   /// `on_approach` gets at most so many turns.
-  static constexpr uint32_t kHorizon = 7;
+  static constexpr uint32_t kHorizon = kFetchTurns;
   /// From now on `sleeper` is told when its turn comes near, and [begin, end) is fetched for it before that.
   void tell_approach(Sleeper& sleeper, const void* begin, const void* end);
 
  private:
   struct Entry {
     Ps at;
-    uint64_t who;
+    uint64_t who;  // as wide as `at`: entries are copied in one go right after they were written
     bool later(const Entry& o) const { return at != o.at ? at > o.at : who > o.who; }
     bool operator<(const Entry& o) const { return later(o); }  // the earliest on top
   };

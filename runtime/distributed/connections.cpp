@@ -172,7 +172,7 @@ struct Connections::Impl {
     const auto known = tables.find(key);
     if (known != tables.end()) return known->second;
 
-    const std::vector<ccl::Connection> connections = module.connections(g, shape);
+    const std::vector<ccl::Connection> connections = ccl::connections_of(module, g, shape);
     std::vector<ccl::QpAssignment> qps(connections.size());
     Table table{LinkTable(g.n_cubes), std::vector<size_t>(connections.size()), false};
     std::vector<bool> used(installed.size());

@@ -120,7 +120,8 @@ struct SystemConfig {
   uint32_t total_pes() const { return sips * cubes() * pes; }
   /// The state of so many busy PEs fits the host's caches, more or less. Beyond that it pays to fetch it ahead.
   static constexpr uint32_t kPesInHostCaches = 512;
-  bool outgrows_host_caches() const { return total_pes() > kPesInHostCaches; }
+  uint32_t pes_in_host_caches = kPesInHostCaches;  ///< tests lower it; not in files
+  bool outgrows_host_caches() const { return total_pes() > pes_in_host_caches; }
   MapShape map_shape() const { return {sips, cubes(), pes, hbm.bytes, pe.tcm_bytes, ipcq.queue_pairs}; }
   uint32_t flat_pe(const PeLocation& l) const { return (value(l.sip) * cubes() + value(l.cube)) * pes + value(l.pe); }
   PeLocation pe_location(uint32_t flat) const {

@@ -206,9 +206,10 @@ inline launch::LinkEntry link(tl::Dir dir, uint32_t qp, uint32_t peer, uint32_t 
   return e;
 }
 
-/// One SIP of one cube with four PEs, everything at its default.
+/// One SIP of one cube with four PEs, everything at its default, and with state fetched ahead as on a large machine.
 inline SystemConfig bench_config() {
   SystemConfig c;
+  c.pes_in_host_caches = 0;
   c.sips = c.sip_w = 1;
   c.cube_w = c.cube_h = 1;
   c.pes = 4;

@@ -33,7 +33,8 @@ class Script {
     if (++m_woken > 5000) return;
     for (uint32_t n = m_random() % 3 + (m_woken % 2); n != 0; --n) {
       const size_t who = m_random() % m_sleepers;
-      wake(who, now + m_random() % (m_random() % 4 == 0 ? 200 : 5));
+      const Ps range = m_random() % 4 == 0 ? 200 : 5;
+      wake(who, now + m_random() % range);
     }
   }
 

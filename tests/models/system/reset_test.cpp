@@ -60,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(RouteGrants, SixHops, ::testing::Bool());
 TEST_P(SixHops, ResetInTheMiddleOfATransfer) {
   SystemConfig c = platform("ring4");
   c.simulation.route_grants = GetParam();
+  c.pes_in_host_caches = 0;  // fetches ahead, which must not stumble over what a reset took away
   Machine m(c);
   ScriptedInitiator& from = m.on_cube(0, 0);
   run([&] {

@@ -181,6 +181,24 @@ TEST(Select, PassesOverWhatHasNoRoom) {
   EXPECT_THAT(none.text, HasSubstr("recursive_doubling: full"));
 }
 
+TEST(Select, RefusesConnectionsThatLeaveTheGroup) {
+  const Group g = make_group(4);
+  AlgorithmModule module = *builtin().find("ring");
+  module.connections = [](const Group&, const CollectiveShape&) {
+    return std::vector<Connection>{{1, 0, tl::Dir::Next, 4, 0, tl::Dir::Prev}};
+  };
+  try {
+    connections_of(module, g, {});
+    FAIL();
+  } catch (const std::runtime_error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("'ring' connects rank 4 cube 0; the group has 4 ranks of 1 cubes"));
+  }
+  module.connections = [](const Group&, const CollectiveShape&) {
+    return std::vector<Connection>{{1, 2, tl::Dir::Next, 3, 0, tl::Dir::Prev}};
+  };
+  EXPECT_THROW(connections_of(module, g, {}), std::runtime_error);
+}
+
 TEST(Select, SaysWhatAndWhy) {
   const Group torus = grid(SipTopology::Torus2d, 4, 4), mesh = grid(SipTopology::Mesh2d, 3, 3);
   const Selection s = select_algorithm(builtin(), Collective::AllReduce, torus, lane_shape(1), kMiB, machine(torus));

@@ -247,6 +247,12 @@ TEST(GroupMemo, KeepsAFewAndWhatIsInUse) {
   EXPECT_EQ(made, 100u);
   memo.of(g, 0);
   EXPECT_EQ(made, 101u);
+  // What is asked for again stays, whoever comes.
+  for (uint32_t root = 200; root < 250; ++root) {
+    memo.of(g, root);
+    memo.of(g, 0);
+  }
+  EXPECT_EQ(made, 151u);
 }
 
 /// Laid anew for every rank these took minutes: here the time limit of the test is the check.

@@ -51,14 +51,14 @@ TEST(Calendar, BackToBackTransfersQueue) {
   expect_slot(c.reserve(0, 10, 5), 10, 15);
   expect_slot(c.reserve(0, 10, 5), 15, 20);
   expect_slot(c.reserve(0, 20, 5), 20, 25);
-  EXPECT_EQ(c.size(), 1u);  // touching intervals are one
+  EXPECT_EQ(c.size(0), 1u);  // touching intervals are one
 }
 
 TEST(Calendar, AReservationAheadDoesNotBlockWhatComesBefore) {
   Calendar c;
   expect_slot(c.reserve(0, ns(250), ns(40)), ns(250), ns(290));
   expect_slot(c.reserve(0, ns(10), ns(40)), ns(10), ns(50));
-  EXPECT_EQ(c.size(), 2u);
+  EXPECT_EQ(c.size(0), 2u);
 }
 
 TEST(Calendar, ALongTransferIsSplitAroundShortOnes) {
@@ -66,16 +66,16 @@ TEST(Calendar, ALongTransferIsSplitAroundShortOnes) {
   c.reserve(0, 100, 10);
   c.reserve(0, 200, 10);
   expect_slot(c.reserve(0, 50, 200), 50, 270);
-  EXPECT_EQ(c.size(), 1u);
+  EXPECT_EQ(c.size(0), 1u);
 }
 
 TEST(Calendar, AGapIsFilledExactly) {
   Calendar c;
   c.reserve(0, 0, 10);
   c.reserve(0, 20, 10);
-  EXPECT_EQ(c.size(), 2u);
+  EXPECT_EQ(c.size(0), 2u);
   expect_slot(c.reserve(0, 0, 10), 10, 20);  // ends where the second begins: not after it
-  EXPECT_EQ(c.size(), 1u);
+  EXPECT_EQ(c.size(0), 1u);
   expect_slot(c.reserve(0, 0, 1), 30, 31);
 }
 
@@ -83,11 +83,11 @@ TEST(Calendar, TouchingOnEitherSideMerges) {
   Calendar before, after;
   before.reserve(0, 20, 10);
   expect_slot(before.reserve(0, 15, 5), 15, 20);
-  EXPECT_EQ(before.size(), 1u);
+  EXPECT_EQ(before.size(0), 1u);
   after.reserve(0, 20, 10);
   after.reserve(0, 100, 1);
   expect_slot(after.reserve(0, 30, 5), 30, 35);
-  EXPECT_EQ(after.size(), 2u);
+  EXPECT_EQ(after.size(0), 2u);
 }
 
 TEST(Calendar, AStartInsideABusyIntervalMovesToItsEnd) {
@@ -100,19 +100,19 @@ TEST(Calendar, AStartInsideABusyIntervalMovesToItsEnd) {
 TEST(Calendar, ZeroDurationTakesNothing) {
   Calendar c;
   expect_slot(c.reserve(0, 7, 0), 7, 7);
-  EXPECT_EQ(c.size(), 0u);
+  EXPECT_EQ(c.size(0), 0u);
   c.reserve(0, 10, 10);
   expect_slot(c.reserve(0, 12, 0), 20, 20);  // it cannot pass while the resource is busy
   expect_slot(c.reserve(0, 10, 0), 20, 20);
   expect_slot(c.reserve(0, 9, 0), 9, 9);
   expect_slot(c.reserve(0, 20, 0), 20, 20);
-  EXPECT_EQ(c.size(), 1u);
+  EXPECT_EQ(c.size(0), 1u);
 }
 
 TEST(Calendar, ThePastIsForgotten) {
   Calendar c;
   for (Ps t = 0; t < 1000; t += 10) c.reserve(0, t, 5);
-  EXPECT_EQ(c.size(), 100u);
+  EXPECT_EQ(c.size(0), 100u);
   c.reserve(500, 500, 0);
   EXPECT_EQ(c.size(500), 50u);
   expect_slot(c.reserve(501, 501, 5), 505, 510);  // the interval that is going on is kept
@@ -252,9 +252,9 @@ TEST(Calendar, GrowthIsBounded) {
   const Ps n = 3 * Calendar::kMaxIntervals;
   for (Ps i = 0; i < n; ++i) {
     expect_slot(c.reserve(0, i * 10, 4), i * 10, i * 10 + 4);
-    ASSERT_LE(c.size(), Calendar::kMaxIntervals);
+    ASSERT_LE(c.size(0), Calendar::kMaxIntervals);
   }
-  EXPECT_EQ(c.size(), Calendar::kMaxIntervals);
+  EXPECT_EQ(c.size(0), Calendar::kMaxIntervals);
   // The earliest gaps are given up, the late ones are kept.
   const Ps joined_end = (n - Calendar::kMaxIntervals) * 10 + 4;
   expect_slot(c.reserve(0, 5, 1), joined_end, joined_end + 1);
@@ -271,9 +271,9 @@ TEST(Calendar, GrowthIsBoundedForInsertionsAnywhere) {
     work += 3;
     ASSERT_GE(slot.begin, earliest);
     ASSERT_GE(slot.end, slot.begin + 3);
-    ASSERT_LE(c.size(), Calendar::kMaxIntervals);
+    ASSERT_LE(c.size(0), Calendar::kMaxIntervals);
   }
-  EXPECT_EQ(c.size(), Calendar::kMaxIntervals);
+  EXPECT_EQ(c.size(0), Calendar::kMaxIntervals);
   // Time moves on: everything is forgotten, and the calendar works as new.
   expect_slot(c.reserve(us(100), us(100), 3), us(100), us(100) + 3);
   EXPECT_EQ(c.size(us(100)), 1u);
