@@ -25,7 +25,7 @@ constexpr uint32_t kFetchTurns = 7;
 /// The empty asm statement keeps the call: to GCC, a function that does nothing but prefetch has no effect.
 inline void fetch_line(const void* address) {
   __builtin_prefetch(address);
-  __asm__ volatile("" : : "r"(address));
+  __asm__ volatile("");
 }
 /// All lines of [begin, end).
 inline void fetch_lines(const void* begin, const void* end) {
