@@ -1,5 +1,5 @@
 // The machine without the runtime: an own TLM initiator sets up queue pairs through their registers, sends a message
-// by its doorbell and takes it out at the other end, as firmware or RTL would.
+// by its doorbell, takes it out at the other end, and launches a kernel, as firmware or RTL would.
 #include <tlm_utils/simple_initiator_socket.h>
 
 #include <cstdio>
@@ -8,11 +8,13 @@
 #include <string>
 #include <systemc>
 #include <tlm>
+#include <vector>
 
 #include "ahbm/registers/pe.h"
 #include "ahbm/registers/qp.h"
 #include "models/core/config/load_config.h"
 #include "models/core/ipcq_protocol.h"
+#include "models/core/launch.h"
 #include "models/system/system.h"
 
 using namespace ahbm;
@@ -71,9 +73,18 @@ void set_up(Initiator& bus, const PeLocation& self, const PeLocation& peer) {
 }
 // [connect]
 
+// [kernel]
+// Doubles numbers where they lie. Arguments: their address and how many they are.
+void twice(tl::Tl& tl, const tl::Args& args) {
+  const tl::Tile x = tl.load(args.address(0), args.u64(1), DType::Float32);
+  tl.store(args.address(0), tl.add(x, x));
+}
+// [kernel]
+
 int sc_main(int, char**) {
   const SystemConfig config = load_system_config(PLATFORMS "/ring2.yaml");
   tl::KernelRegistry kernels;
+  kernels.add("twice", twice);
   models::System system("system", config, kernels);
   // [bind]
   Initiator bus("bus");
@@ -127,6 +138,38 @@ int sc_main(int, char**) {
         ok = ok && bits == regs::pe::ERROR_BITS_OVERRUN.mask();
       }
       // [message]
+      // [launch]
+      // Numbers, an argument block and the word that the completion goes to, in the HBM of the PE's cube.
+      constexpr uint32_t kNumbers = 256;
+      const Addr numbers = hbm_address(near.sip, near.cube, 0), block = numbers + 0x1000, done = numbers + 0x2000;
+      std::vector<float> values(kNumbers, 1.5f);
+      bus.transport(tlm::TLM_WRITE_COMMAND, numbers, values.data(), kNumbers * sizeof(float));
+      struct Block {
+        launch::ArgHeader header;
+        uint64_t words[2];
+      } arguments{{}, {numbers, kNumbers}};
+      arguments.header.n_args = 2;
+      bus.transport(tlm::TLM_WRITE_COMMAND, block, &arguments, sizeof arguments);
+      bus.write<uint64_t>(done, ~uint64_t{0});  // no completion looks like that
+
+      // The descriptor, word by word: the eighth one launches.
+      launch::Descriptor descriptor;
+      descriptor.kernel_id = kernels.find("twice")->id;
+      descriptor.arg_address = block;
+      descriptor.arg_bytes = sizeof arguments;
+      descriptor.completion_address = done;
+      uint64_t words[sizeof descriptor / sizeof(uint64_t)];
+      std::memcpy(words, &descriptor, sizeof words);
+      for (const uint64_t word : words) bus.write(pe_sfr_address(near, regs::pe::offset::LAUNCH), word);
+
+      launch::Completion completion;
+      do {
+        completion = bus.read<launch::Completion>(done);
+      } while (completion.flat_pe == ~0u);
+      ok = ok && completion.status == static_cast<uint16_t>(launch::Status::Ok);
+      bus.transport(tlm::TLM_READ_COMMAND, numbers, values.data(), kNumbers * sizeof(float));
+      ok = ok && values == std::vector<float>(kNumbers, 3.0f);
+      // [launch]
       good = ok && std::strcmp(received.text, message.text) == 0;
       std::printf("own_initiator: '%s' arrived by %s\n", received.text, arrived.to_string().c_str());
     } catch (const sc_core::sc_unwind_exception&) {
