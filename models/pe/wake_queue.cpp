@@ -20,11 +20,13 @@ void WakeQueue::enrol(Sleeper& sleeper) {
   m_sleepers.push_back({&sleeper, nullptr, nullptr});
 }
 
-void WakeQueue::tell_approach(Sleeper& sleeper, const void* begin, const void* end) {
+void WakeQueue::tell_approach(Sleeper& sleeper, const void* begin, const void* end, uint32_t crowd) {
   enrol(sleeper);
-  m_sleepers[sleeper.m_number].begin = begin;
-  m_sleepers[sleeper.m_number].end = end;
-  m_tells = true;
+  Enrolled& enrolled = m_sleepers[sleeper.m_number];
+  if (enrolled.begin == nullptr) ++m_told;
+  enrolled.begin = begin;
+  enrolled.end = end;
+  m_tells = m_told > crowd;
 }
 
 void WakeQueue::approach() const {

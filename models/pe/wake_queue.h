@@ -46,8 +46,9 @@ class WakeQueue {
   void wake(Sleeper& sleeper, Ps at);
   /// `on_approach` gets at most so many turns.
   static constexpr uint32_t kHorizon = kFetchTurns;
-  /// From now on `sleeper` is told when its turn comes near, and [begin, end) is fetched for it before that.
-  void tell_approach(Sleeper& sleeper, const void* begin, const void* end);
+  /// From now on `sleeper` is told when its turn comes near, and [begin, end) is fetched for it before that: as soon as
+  /// more than `crowd` sleepers are to be told, for the host's caches hold the state of a few.
+  void tell_approach(Sleeper& sleeper, const void* begin, const void* end, uint32_t crowd);
 
  private:
   struct Entry {
@@ -73,6 +74,7 @@ class WakeQueue {
   std::array<Entry, kHorizon + 1> m_next;  ///< the earliest ones, sorted
   uint32_t m_n_next = 0;
   std::vector<Entry> m_heap;  ///< all others
+  uint32_t m_told = 0;        ///< sleepers to be told
   bool m_running = false, m_tells = false;
 };
 

@@ -81,7 +81,7 @@ class WakeQueueTest : public SimTest {
     const Ps begin = now();
     const auto wake = [&](size_t who, Ps at) { queue.wake(sleepers[who], begin + at); };
     for (size_t i = 0; i < n; ++i) {
-      if (told) queue.tell_approach(sleepers[i], &sleepers[i], &sleepers[i] + 1);
+      if (told) queue.tell_approach(sleepers[i], &sleepers[i], &sleepers[i] + 1, 0);
       sleepers[i].woken = [&, i] {
         out.push_back({now() - begin, i});
         script.on_wake(now() - begin, wake);
@@ -118,7 +118,7 @@ TEST_F(WakeQueueTest, TellsThatATurnComesNear) {
   std::vector<Sleeper> sleepers(kSleepers);
   for (uint32_t i = 0; i < kSleepers; ++i) {
     // Of every four one is not told.
-    if (i % 4 != 3) queue.tell_approach(sleepers[i], &sleepers[i], &sleepers[i] + 1);
+    if (i % 4 != 3) queue.tell_approach(sleepers[i], &sleepers[i], &sleepers[i] + 1, 0);
     queue.wake(sleepers[i], ns(10 + i));
   }
   advance(us(1));
@@ -136,6 +136,23 @@ TEST_F(WakeQueueTest, TellsThatATurnComesNear) {
       EXPECT_EQ(got[k].at, ns(10 + i)) << i;
     }
   }
+}
+
+TEST_F(WakeQueueTest, TellsNobodyBeforeThereIsACrowd) {
+  WakeQueue queue;
+  std::vector<Sleeper> sleepers(4);
+  const auto tell_and_wake = [&](uint32_t i) {
+    for (int again = 0; again < 2; ++again) {
+      queue.tell_approach(sleepers[i], &sleepers[i], &sleepers[i] + 1, 3);
+    }
+    queue.wake(sleepers[i], now() + ns(10));
+  };
+  for (uint32_t i = 0; i < 3; ++i) tell_and_wake(i);
+  advance(us(1));
+  for (const Sleeper& s : sleepers) EXPECT_TRUE(s.approaches.empty());
+  for (uint32_t i = 0; i < 4; ++i) tell_and_wake(i);
+  advance(us(1));
+  for (const Sleeper& s : sleepers) EXPECT_FALSE(s.approaches.empty());
 }
 
 }  // namespace
