@@ -22,6 +22,8 @@ namespace ahbm {
 //     0    hops' intervals       their second lines   -
 constexpr uint32_t kFetchTurns = 7;
 
+constexpr uintptr_t kHostLine = 64;  ///< bytes
+
 /// The empty asm statement keeps the call: to GCC, a function that does nothing but prefetch has no effect.
 inline void fetch_line(const void* address) {
   __builtin_prefetch(address);
@@ -29,36 +31,33 @@ inline void fetch_line(const void* address) {
 }
 /// All lines of [begin, end).
 inline void fetch_lines(const void* begin, const void* end) {
-  constexpr size_t kLine = 64;
   const char* p = static_cast<const char*>(begin);
-  for (p -= reinterpret_cast<uintptr_t>(p) % kLine; p < end; p += kLine) fetch_line(p);
+  for (p -= reinterpret_cast<uintptr_t>(p) % kHostLine; p < end; p += kHostLine) fetch_line(p);
 }
 
 /// Ranges of addresses of the host, up to kMax; beyond that they are left out. They need not stay valid.
 class HostLines {
  public:
   void clear() { m_count = 0; }
-  bool empty() const { return m_count == 0; }
   void add(const void* address) {  ///< null: nothing
     if (address != nullptr) add(address, static_cast<const char*>(address) + 1);
   }
   /// All lines of [begin, end).
   void add(const void* begin, const void* end) {
-    uintptr_t first = reinterpret_cast<uintptr_t>(begin) / kLine;
-    const uintptr_t past = (reinterpret_cast<uintptr_t>(end) + kLine - 1) / kLine;
-    for (; first < past && m_count < kMax; first += kLine) {
-      m_ranges[m_count++] = first * kLine | (std::min<uintptr_t>(past - first, kLine) - 1);
+    uintptr_t first = reinterpret_cast<uintptr_t>(begin) / kHostLine;
+    const uintptr_t past = (reinterpret_cast<uintptr_t>(end) + kHostLine - 1) / kHostLine;
+    for (; first < past && m_count < kMax; first += kHostLine) {
+      m_ranges[m_count++] = first * kHostLine | (std::min<uintptr_t>(past - first, kHostLine) - 1);
     }
   }
   void fetch() const {
     for (size_t i = 0; i < m_count; ++i) {
-      const char* line = reinterpret_cast<const char*>(m_ranges[i] & ~(kLine - 1));
-      for (uintptr_t n = m_ranges[i] % kLine + 1; n != 0; --n, line += kLine) fetch_line(line);
+      const char* line = reinterpret_cast<const char*>(m_ranges[i] & ~(kHostLine - 1));
+      for (uintptr_t n = m_ranges[i] % kHostLine + 1; n != 0; --n, line += kHostLine) fetch_line(line);
     }
   }
 
  private:
-  static constexpr uintptr_t kLine = 64;
   static constexpr size_t kMax = 15;  // two lines themselves
   size_t m_count = 0;
   std::array<uintptr_t, kMax> m_ranges;  ///< the first line's address, and in its low bits how many follow it

@@ -338,10 +338,8 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
     const uint32_t flat = m_parts.config->flat_pe(m_parts.location);
     m_engine.begin(header, links, flat);
     configure(header, std::move(links), flat);
-    if (m_parts.config->outgrows_host_caches()) {
-      m_parts.wakes->tell_approach(*this, static_cast<const WakeQueue::Sleeper*>(this), &m_scratch,
-                                   m_parts.config->pes_in_host_caches);
-    }
+    m_parts.wakes->tell_approach(*this, static_cast<const WakeQueue::Sleeper*>(this), &m_scratch,
+                                 m_parts.config->pes_in_host_caches);
     kernel->fn(*this, tl::Args(std::move(words)));
     wait_all();
     // A completion says that everything stored is in memory.
