@@ -277,7 +277,8 @@ void Ipcq::take(QpId qp) {
   ++stats.messages_received;
   stats.bytes_received += message->bytes;
   if (m_tap != nullptr) {
-    tell(observe::EventKind::Take, value(qp), message->ready, now_ps(), 1, message->ticket, message->bytes);
+    tell(observe::EventKind::Take, value(qp), message->ready, std::max(message->ready, now_ps()), 1, message->ticket,
+         message->bytes);
   }
   q.queue.take();
 }

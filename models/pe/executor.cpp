@@ -78,7 +78,7 @@ void Executor::name_touched(QpId qp, HostLines& lines) const {
 }
 
 void Executor::on_approach(uint32_t turns, Ps at) {
-  if (m_is_blocked) m_engine.fetch(turns, at);
+  if (m_is_blocked) m_engine.fetch(turns, at, at + m_parts.config->simulation.pe_quantum);
 }
 
 void Executor::on_message(QpId qp, Ps ready) {
@@ -169,12 +169,23 @@ void Executor::block_until(const Done& done, tl::Handle awaited, Ps deadline) {
 
 bool Executor::step(MoveEngine::Caller caller) {
   const Blocked& blocked = m_blocked;
-  const Ps now = now_ps();
+  const Ps at = now_ps();
+  // A kernel looks at the clock when it waits for a time, and acts at it as soon as its thread goes on.
+  const bool by_the_clock = caller == MoveEngine::Caller::Thread || blocked.deadline != 0;
+  const Ps until = by_the_clock ? at : m_parts.wakes->may_act_until();
+  Ps now = at;
   std::optional<Ps> next;
-  do {
-    next = m_engine.progress(now, blocked.awaited, caller);
-    if (m_engine.needs_thread() || blocked.done(blocked.condition.data(), next)) return true;
-  } while (m_engine.ripples());  // `done` may have submitted moves
+  for (;; now = *next) {
+    do {
+      next = m_engine.progress(now, blocked.awaited, caller);
+      if (m_engine.needs_thread() || blocked.done(blocked.condition.data(), next)) {
+        if (now == at) return true;
+        m_parts.wakes->wake(*this, now);  // the thread goes on then
+        return false;
+      }
+    } while (m_engine.ripples());  // `done` may have submitted moves
+    if (!next || *next > until) break;
+  }
   if (blocked.deadline > now && (!next || blocked.deadline < *next)) next = blocked.deadline;
   if (next) m_parts.wakes->wake(*this, *next);
   return false;

@@ -201,7 +201,7 @@ void MoveEngine::name_touched(QpId qp, HostLines& lines) const {
   lines.add(&m_lane_of_qp[value(qp)]);
 }
 
-void MoveEngine::fetch(uint32_t turns, Ps at) const {
+void MoveEngine::fetch(uint32_t turns, Ps at, Ps until) const {
   static_assert(kFetchTurns == 7);
   if (turns == 7) {
     fetch_line(m_listed.data());
@@ -230,9 +230,9 @@ void MoveEngine::fetch(uint32_t turns, Ps at) const {
   }
   if (turns > 5) return;
   for (const MoveState* m : m_listed) {
-    if (m->dirty || m->next_time <= at) {
+    if (m->dirty || m->next_time <= until) {
       fetch_for(*m, turns, at);
-    } else if (turns == 5 && m->lazy_time <= at) {
+    } else if (turns == 5 && m->lazy_time <= until) {
       fetch_line(&m->single);
       fetch_line(m->move);
     }

@@ -83,9 +83,9 @@ class MoveEngine {
 
   /// What `message_came` and `credit_came` look at.
   void name_touched(QpId qp, HostLines& lines) const;
-  /// `progress` will be called at `at`, `turns` wake-ups later (models/pe/wake_queue.h): asks the host for what it is
-  /// going to look at.
-  void fetch(uint32_t turns, Ps at) const;
+  /// `progress` will be called at `at` and perhaps for times up to `until`, `turns` wake-ups later
+  /// (models/pe/wake_queue.h): asks the host for what it is going to look at.
+  void fetch(uint32_t turns, Ps at, Ps until) const;
 
   /// Staging areas that are kept for the next piece go back to the scratch memory. False: there were none.
   bool give_back_spares();

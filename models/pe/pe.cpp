@@ -74,7 +74,7 @@ struct Pe::Impl : IpcqHost, SfrHost {
         sfr(*m_sfr),
         ipcq(*m_ipcq),
         services(around) {
-    if (services.wakes == nullptr) m_own_wakes = std::make_unique<WakeQueue>();
+    if (services.wakes == nullptr) m_own_wakes = std::make_unique<WakeQueue>(config.simulation.pe_quantum);
     sfr.bus().get_base_port().bind(no_backward());
     ipcq.bus().get_base_port().bind(no_backward());
     inbox.faults = &faults;

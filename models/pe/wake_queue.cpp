@@ -6,7 +6,7 @@
 
 namespace ahbm::models {
 
-WakeQueue::WakeQueue() {
+WakeQueue::WakeQueue(Ps quantum) : m_quantum(quantum) {
   sc_core::sc_spawn_options options;
   options.spawn_method();
   options.dont_initialize();
@@ -84,6 +84,14 @@ void WakeQueue::wake(Sleeper& sleeper, Ps at) {
 void WakeQueue::tick_at(Ps at) {
   const Ps now = now_ps();
   m_tick.notify(to_sc_time(at > now ? at - now : 0));
+}
+
+/// Other processes act at their times: a reset, a host's thread or a clocked model finds PEs where they are then.
+Ps WakeQueue::may_act_until() const {
+  const Ps now = now_ps();
+  if (m_quantum == 0) return now;
+  const Ps free = sc_core::sc_time_to_pending_activity().value();  // 0: something else is runnable now
+  return free == 0 ? now : now + std::min(m_quantum, free - 1);
 }
 
 void WakeQueue::run() {

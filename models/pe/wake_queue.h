@@ -37,13 +37,17 @@ class WakeQueue {
   };
 
   /// Spawns the process. Before or during the simulation.
-  WakeQueue();
+  /// \param quantum how far sleepers may act ahead of the simulated time (temporal decoupling; 0: not at all)
+  explicit WakeQueue(Ps quantum = 0);
   WakeQueue(const WakeQueue&) = delete;
   WakeQueue& operator=(const WakeQueue&) = delete;
 
   /// Wakes `sleeper` at `at` (now, if that is over), unless it is woken earlier anyway: as notify() of an event.
   /// At one instant sleepers are woken in the order in which they first asked.
   void wake(Sleeper& sleeper, Ps at);
+  /// For `on_wake`: what the sleeper would be woken for until then it may do at once, as if it were that time. The
+  /// current time without a quantum; always before anything but wake-ups happens.
+  Ps may_act_until() const;
   /// `on_approach` gets at most so many turns.
   static constexpr uint32_t kHorizon = kFetchTurns;
   /// From now on `sleeper` is told when its turn comes near, and [begin, end) is fetched for it before that: as soon as
@@ -74,7 +78,8 @@ class WakeQueue {
   std::array<Entry, kHorizon + 1> m_next;  ///< the earliest ones, sorted
   uint32_t m_n_next = 0;
   std::vector<Entry> m_heap;  ///< all others
-  uint32_t m_told = 0;        ///< sleepers to be told
+  const Ps m_quantum;
+  uint32_t m_told = 0;  ///< sleepers to be told
   bool m_running = false, m_tells = false;
 };
 

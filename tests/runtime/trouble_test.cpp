@@ -22,9 +22,11 @@ namespace pe_regs = regs::pe;
 constexpr uint32_t kSips = 3;
 constexpr uint64_t kCount = 60000;  ///< floats: many messages per queue pair
 
-SystemConfig config() {
+/// \param quantum how far PEs run ahead of the simulated time
+SystemConfig config(Ps quantum = 0) {
   SystemConfig c = tiny(kSips);
   c.simulation.stall_limit = us(50);
+  c.simulation.pe_quantum = quantum;
   return c;
 }
 
@@ -81,9 +83,12 @@ class TroubleTest : public SimTest {
   }
 };
 
+class EveryFailure : public TroubleTest, public testing::WithParamInterface<Ps> {};
+INSTANTIATE_TEST_SUITE_P(Quantum, EveryFailure, testing::Values(0, ns(20), ns(100)));
+
 // Collectives 21, and the machine's own resets in the middle: ten rounds on one machine.
-TEST_F(TroubleTest, EveryFailureInMidAllReduceLeavesAWorkingMachineTenTimes) {
-  Machine m(config());
+TEST_P(EveryFailure, InMidAllReduceLeavesAWorkingMachineTenTimes) {
+  Machine m(config(GetParam()));
   run([&] {
     m.ctx.distributed.init_process_group();
     EXPECT_EQ(all_reduce(m), "");
@@ -208,13 +213,14 @@ void PrintTo(const Case& c, std::ostream* os) {
   *os << c.name;
 }
 
-class InjectedFaults : public TroubleTest, public testing::WithParamInterface<Case> {};
+class InjectedFaults : public TroubleTest, public testing::WithParamInterface<std::tuple<Case, Ps>> {};
 
 TEST_P(InjectedFaults, AreNamedAndTheNextGroupWorks) {
-  SystemConfig c = config();
+  const auto& [injected, quantum] = GetParam();
+  SystemConfig c = config(quantum);
   c.faults = parse_system_config(std::string("system: {sips: {count: 3}}\nsip: {cube_mesh: {w: 2, h: 2}}\n"
                                              "cube: {pes: 2}\nfaults:\n  - ") +
-                                     GetParam().yaml + "\n",
+                                     injected.yaml + "\n",
                                  "faults.yaml")
                  .faults;
   ASSERT_EQ(c.faults.size(), 1u);
@@ -223,7 +229,7 @@ TEST_P(InjectedFaults, AreNamedAndTheNextGroupWorks) {
     auto& d = m.ctx.distributed;
     d.init_process_group();
     const std::string text = all_reduce(m);
-    for (const char* part : GetParam().in_report) EXPECT_THAT(text, HasSubstr(part));
+    for (const char* part : injected.in_report) EXPECT_THAT(text, HasSubstr(part));
     EXPECT_EQ(m.system.faults().fired().size(), 1u);
     if (c.faults[0].kind == FaultKind::FailLink || c.faults[0].kind == FaultKind::AddressError) return;  // they last
     expect_works(m);
@@ -232,33 +238,37 @@ TEST_P(InjectedFaults, AreNamedAndTheNextGroupWorks) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, InjectedFaults,
-    testing::Values(Case{"drop",
-                         "{kind: drop_message, sip: 0, cube: 0, pe: 0, message: 3}",
-                         {"injected: fault 0 (drop_message: message 3 of sip0.cube0.pe0) struck at"}},
-                    Case{"drop_of_a_queue_pair",
-                         "{kind: drop_message, sip: 1, cube: 2, pe: 0, message: 2, qp: 3}",
-                         {"drop_message: message 2 of sip1.cube2.pe0 on QP 3"}},
-                    Case{"header",
-                         "{kind: corrupt_message, sip: 2, cube: 1, pe: 0, message: 2}",
-                         {"injected: fault 0 (corrupt_message: header of message 2 of sip2.cube1.pe0) struck at"}},
-                    Case{"payload",
-                         "{kind: corrupt_message, sip: 0, cube: 3, pe: 0, message: 4, part: payload}",
-                         {"a message was altered on its way",
-                          "corrupt_message: payload of message 4 of sip0.cube3.pe0"}},
-                    Case{"link", "{kind: fail_link, from: 0, to: 1}", {"fail_link: sip0 <-> sip1 at 0 ns"}},
-                    Case{"one_way",
-                         "{kind: fail_link, from: 0, to: 1, side: E, both_directions: false, at: 1 ns}",
-                         {"fail_link: sip0 -> sip1 (side E) at 1 ns"}},
-                    Case{"cube_link",
-                         "{kind: fail_link, sip: 0, from_cube: 1, to_cube: 3}",
-                         {"fail_link: sip0.cube1 <-> cube3 at 0 ns"}},
-                    Case{"stop",
-                         "{kind: stop_pe, sip: 1, cube: 0, pe: 0}",
-                         {"stalled at", "nothing: the PE is stopped", "stop_pe: sip1.cube0.pe0 at 0 ns"}},
-                    Case{"address",
-                         "{kind: address_error, sip: 0, cube: 0, offset: 4 KiB, bytes: 64 B, access: read}",
-                         {"address_error: read access to 0x", "[injected: fault 0"}}),
-    [](const auto& case_info) { return case_info.param.name; });
+    testing::Combine(
+        testing::Values(Case{"drop",
+                             "{kind: drop_message, sip: 0, cube: 0, pe: 0, message: 3}",
+                             {"injected: fault 0 (drop_message: message 3 of sip0.cube0.pe0) struck at"}},
+                        Case{"drop_of_a_queue_pair",
+                             "{kind: drop_message, sip: 1, cube: 2, pe: 0, message: 2, qp: 3}",
+                             {"drop_message: message 2 of sip1.cube2.pe0 on QP 3"}},
+                        Case{"header",
+                             "{kind: corrupt_message, sip: 2, cube: 1, pe: 0, message: 2}",
+                             {"injected: fault 0 (corrupt_message: header of message 2 of sip2.cube1.pe0) struck at"}},
+                        Case{"payload",
+                             "{kind: corrupt_message, sip: 0, cube: 3, pe: 0, message: 4, part: payload}",
+                             {"a message was altered on its way",
+                              "corrupt_message: payload of message 4 of sip0.cube3.pe0"}},
+                        Case{"link", "{kind: fail_link, from: 0, to: 1}", {"fail_link: sip0 <-> sip1 at 0 ns"}},
+                        Case{"one_way",
+                             "{kind: fail_link, from: 0, to: 1, side: E, both_directions: false, at: 1 ns}",
+                             {"fail_link: sip0 -> sip1 (side E) at 1 ns"}},
+                        Case{"cube_link",
+                             "{kind: fail_link, sip: 0, from_cube: 1, to_cube: 3}",
+                             {"fail_link: sip0.cube1 <-> cube3 at 0 ns"}},
+                        Case{"stop",
+                             "{kind: stop_pe, sip: 1, cube: 0, pe: 0}",
+                             {"stalled at", "nothing: the PE is stopped", "stop_pe: sip1.cube0.pe0 at 0 ns"}},
+                        Case{"address",
+                             "{kind: address_error, sip: 0, cube: 0, offset: 4 KiB, bytes: 64 B, access: read}",
+                             {"address_error: read access to 0x", "[injected: fault 0"}}),
+        testing::Values(0, ns(20))),
+    [](const auto& case_info) {
+      return std::string(std::get<0>(case_info.param).name) + (std::get<1>(case_info.param) != 0 ? "_ahead" : "");
+    });
 
 TEST_F(TroubleTest, AFaultThatStrikesNothingChangesNothing) {
   SystemConfig c = config();

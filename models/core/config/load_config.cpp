@@ -280,6 +280,7 @@ std::string to_yaml(const SystemConfig& c) {
   line("  functional: {}", c.simulation.functional);
   line("  dmi: {}", c.simulation.dmi);
   line("  route_grants: {}", c.simulation.route_grants);
+  line("  pe_quantum: {}", format_time(c.simulation.pe_quantum));
   line("  stall_limit: {}", format_time(c.simulation.stall_limit));
   return out;
 }

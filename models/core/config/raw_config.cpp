@@ -6,7 +6,8 @@ namespace ahbm {
 
 namespace {
 
-constexpr Ps kMaxLatency = 1000000000000;     // 1 s: a larger one is a wrong unit
+constexpr Ps kMaxLatency = 1000000000000;  // 1 s: a larger one is a wrong unit
+constexpr Ps kMaxQuantum = ns(100);
 constexpr Ps kMaxStall = 3600 * kMaxLatency;  // 1 h of simulated time
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 
@@ -163,6 +164,7 @@ RawConfig read_raw_config(yaml::Document& document) {
     raw.functional = simulation.boolean("functional");
     raw.dmi = simulation.boolean("dmi");
     raw.route_grants = simulation.boolean("route_grants");
+    raw.pe_quantum = simulation.time("pe_quantum", 0, kMaxQuantum);
     raw.stall_limit = simulation.time("stall_limit", 1, kMaxStall);
   }
   return raw;

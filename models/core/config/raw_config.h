@@ -79,7 +79,7 @@ struct RawConfig {
   std::vector<RawFault> faults;
 
   yaml::Item<bool> functional, dmi, route_grants;
-  yaml::Item<Ps> stall_limit;
+  yaml::Item<Ps> pe_quantum, stall_limit;
 };
 
 /// Reads every known key; mistakes go to the document.

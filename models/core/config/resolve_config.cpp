@@ -102,6 +102,7 @@ class Resolver {
     take(c.simulation.functional, r.functional);
     take(c.simulation.dmi, r.dmi);
     take(c.simulation.route_grants, r.route_grants);
+    take(c.simulation.pe_quantum, r.pe_quantum);
     take(c.simulation.stall_limit, r.stall_limit);
   }
 

@@ -93,6 +93,7 @@ struct SimulationConfig {
   bool functional = true;
   bool dmi = true;
   bool route_grants = true;
+  Ps pe_quantum = 0;  ///< how far a PE may run ahead of the simulated time (temporal decoupling); 0: not at all
   Ps stall_limit = us(1000);
 };
 

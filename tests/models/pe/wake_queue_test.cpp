@@ -155,5 +155,43 @@ TEST_F(WakeQueueTest, TellsNobodyBeforeThereIsACrowd) {
   for (const Sleeper& s : sleepers) EXPECT_FALSE(s.approaches.empty());
 }
 
+TEST_F(WakeQueueTest, ActsAtItsTimeWithoutAQuantum) {
+  WakeQueue queue;
+  Sleeper sleeper;
+  Ps until = 0;
+  sleeper.woken = [&] { until = queue.may_act_until(); };
+  queue.wake(sleeper, ns(10));
+  advance(us(1));
+  EXPECT_EQ(until, ns(10));
+}
+
+TEST_F(WakeQueueTest, MayActAheadUntilSomethingElseHappens) {
+  WakeQueue queue(ns(20));
+  Sleeper sleeper;
+  Sleeper other;
+  sc_core::sc_event event;
+  std::vector<Ps> ahead;
+  const auto look = [&] { ahead.push_back(queue.may_act_until() - now()); };
+  sleeper.woken = [&] {
+    look();
+    event.notify(7, sc_core::SC_NS);
+    look();
+    event.notify(40, sc_core::SC_NS);  // cancelled by the earlier one
+    look();
+    event.cancel();
+    event.notify(40, sc_core::SC_NS);
+    look();
+    event.cancel();
+    event.notify(sc_core::SC_ZERO_TIME);  // at this very time
+    look();
+    event.cancel();
+    queue.wake(other, now() + ns(1));  // wake-ups do not count
+    look();
+  };
+  queue.wake(sleeper, ns(10));
+  advance(us(1));
+  EXPECT_EQ(ahead, (std::vector<Ps>{ns(20), ns(7) - 1, ns(7) - 1, ns(20), 0, ns(20)}));
+}
+
 }  // namespace
 }  // namespace ahbm::test

@@ -116,7 +116,7 @@ sip_link:
     - {from: 0, to: 1, side: E, bandwidth: 1 B/s}
     - {from: 2, to: 4, both_directions: false, latency: 0 ns}
     - {from: 10, to: 11, absent: true}
-simulation: {functional: false, dmi: false, route_grants: false, stall_limit: 7 ps}
+simulation: {functional: false, dmi: false, route_grants: false, pe_quantum: 20 ns, stall_limit: 7 ps}
 )",
                                          "/x/y/z.yaml"));
   machines.push_back(
@@ -131,6 +131,7 @@ simulation: {functional: false, dmi: false, route_grants: false, stall_limit: 7 
     EXPECT_EQ(again.ccl_file, c.ccl_file);
     EXPECT_EQ(again.sip_w, c.sip_w);
     EXPECT_EQ(again.pe.hertz, c.pe.hertz);
+    EXPECT_EQ(again.simulation.pe_quantum, c.simulation.pe_quantum);
     EXPECT_EQ(again.hbm.bytes_per_second, c.hbm.bytes_per_second);
     EXPECT_EQ(again.link_overrides.size(), c.link_overrides.size());
   }
