@@ -49,6 +49,7 @@ struct Group {
   uint32_t sip_w = 1, sip_h = 1;
   uint32_t machine_sips = 1;
   bool double_links = false;
+  uint32_t queue_pairs = 64;  ///< of a PE
   /// Where ranks are PEs: each rank's PE. `sips` are then numbers of ranks on a fabric that joins all of them.
   std::vector<PeLocation> pes;
   uint32_t size() const { return static_cast<uint32_t>(sips.size()); }
@@ -59,7 +60,7 @@ struct Group {
   friend bool operator==(const Group& a, const Group& b) {
     const auto fields = [](const Group& g) {
       return std::tie(g.topology, g.sip_w, g.sip_h, g.cube_w, g.cube_h, g.n_cubes, g.machine_sips, g.double_links,
-                      g.sips, g.pes);
+                      g.queue_pairs, g.sips, g.pes);
     };
     return fields(a) == fields(b);
   }
@@ -93,8 +94,8 @@ struct CollectiveShape {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   CubeLayout layout = CubeLayout::Sharded;
-  /// Payload of the smallest slot among the group's connections between SIPs, when they are not all alike; both ends of
-  /// every connection must cut alike. 0: they are alike.
+  /// Payload of the smallest slot among the group's connections between SIPs, when their rings are not all alike in
+  /// size and number of slots: every rank must cut alike. 0: they are alike.
   uint32_t message_bytes = 0;
 
   uint64_t block(uint32_t rank) const { return counts.empty() ? count : counts[rank]; }

@@ -20,7 +20,7 @@ SlabPlan::SlabPlan(const tl::Tl& tl, DType dtype, uint64_t longest, uint32_t sha
   }
   if (message_bytes != 0) {
     slot_bytes = std::min<uint64_t>(slot_bytes, ipcq::kHeaderBytes + message_bytes);
-    // Where slots differ in size they may in number: a slab of one message is the same for every rank.
+    // Slots differ in size or number: a slab of one message is the same for every rank.
     slots = std::min<uint64_t>(slots, 2);
   }
   message_elems = std::max<uint64_t>(1, ipcq::payload_capacity(slot_bytes) / item_bytes(dtype));

@@ -1,6 +1,7 @@
 // Collectives with a root on a spanning tree of the group (tree_order in topology_embedding.h): along neighbours where
 // there are any, balanced over the root's k links; on fully_connected and switch a binary tree, for gather and scatter
-// a star. Everything is pipelined message by message, and no way leads in a circle.
+// a star while half of a PE's queue pairs suffice for it. Everything is pipelined message by message, and no way leads
+// in a circle.
 //   broadcast_tree, reduce_tree   eL + S/B        e links on the longest way
 //   gather_tree, scatter_tree     eL + f S/(kB)   relayed by the ranks on the way
 // Order of a reduction: every rank takes its own contribution, then its children's sums in their order.
@@ -16,12 +17,14 @@ namespace {
 using tl::Dir;
 using tl::Move;
 
-/// Peers of a star's root that still leave queue pairs for other groups.
-constexpr uint32_t kMostRays = 32;
+/// Ranks of a star whose root still has queue pairs left for other groups.
+uint32_t largest_star(const Group& g) {
+  return g.queue_pairs / 2;
+}
 
 TreeOrder block_tree(const Group& g, uint32_t root) {
   const bool equal = g.topology == SipTopology::FullyConnected || g.topology == SipTopology::Switch;
-  if (!equal || g.size() > kMostRays) return tree_order(g, root);
+  if (!equal || g.size() > largest_star(g)) return tree_order(g, root);
   TreeOrder star;
   star.parent.assign(g.size(), root);
   star.children.resize(g.size());

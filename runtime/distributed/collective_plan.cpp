@@ -201,6 +201,7 @@ void CollectivePlan::set_group(uint32_t n_cubes) {
   group.sip_h = m_group.facts.sip_h;
   group.machine_sips = m_group.facts.sips;
   group.double_links = m_context.config().double_links;
+  group.queue_pairs = m_context.config().ipcq.queue_pairs;
   if (!m_group.pes.empty()) {
     group.pes = m_group.pes;
     group.sips.clear();

@@ -39,6 +39,7 @@ ccl::Group whole_machine(const SystemConfig& config) {
   g.sip_h = config.sip_h;
   g.machine_sips = config.sips;
   g.double_links = config.double_links;
+  g.queue_pairs = config.ipcq.queue_pairs;
   return g;
 }
 
@@ -206,7 +207,11 @@ struct Connections::Impl {
                 {static_cast<uint16_t>(dir), static_cast<uint16_t>(value(own.qp)), device.config().flat_pe(peer.pe),
                  qps.slot_bytes, peer.n_slots});
     };
-    if (c.rank != c.peer_rank) links.note_slots_between_sips(ipcq::payload_capacity(qps.slot_bytes));
+    if (c.rank != c.peer_rank) {
+      for (const ccl::QpEnd* end : {&qps.a, &qps.b}) {
+        links.note_ring_between_sips(end->n_slots, ipcq::payload_capacity(qps.slot_bytes));
+      }
+    }
     entry(c.rank, c.cube, c.dir, qps.a, qps.b);
     entry(c.peer_rank, c.peer_cube, c.peer_dir, qps.b, qps.a);
   }

@@ -28,17 +28,20 @@ class LinkTable {
   void add(uint32_t rank, uint32_t cube, const launch::LinkEntry& entry) {
     m_entries[index(rank, cube)].push_back(entry);
   }
-  /// CollectiveShape::message_bytes: 0 while all slots between SIPs are of one size.
-  uint32_t message_bytes() const { return m_smallest == m_largest ? 0 : m_smallest; }
-  void note_slots_between_sips(uint32_t payload) {
-    m_smallest = m_largest == 0 ? payload : std::min(m_smallest, payload);
-    m_largest = std::max(m_largest, payload);
+  /// CollectiveShape::message_bytes: 0 while all rings between SIPs have as many slots of one size.
+  uint32_t message_bytes() const { return m_alike ? 0 : m_smallest; }
+  void note_ring_between_sips(uint32_t slots, uint32_t payload) {
+    const bool first = m_slots == 0;
+    m_alike = first || (m_alike && slots == m_slots && payload == m_smallest);
+    m_slots = slots;
+    m_smallest = first ? payload : std::min(m_smallest, payload);
   }
 
  private:
   uint64_t index(uint32_t rank, uint32_t cube) const { return uint64_t{rank} * m_cubes + cube; }
 
-  uint32_t m_smallest = 0, m_largest = 0;
+  bool m_alike = true;
+  uint32_t m_slots = 0, m_smallest = 0;  ///< of the ring noted last; payload of the smallest slot
   uint32_t m_cubes;
   std::unordered_map<uint64_t, std::vector<launch::LinkEntry>> m_entries;  ///< of those that have some
 };

@@ -225,6 +225,44 @@ TEST_F(Irregular, EverySingleLinkRemoved) {
   });
 }
 
+/// Few queue pairs: what a star's root would need for all others, a tree does not.
+TEST_F(Irregular, AsManySipsAsHaveNoQueuePairsAtOneRoot) {
+  std::vector<std::unique_ptr<Machine>> machines;
+  AllReduceJob job;
+  for (const uint32_t n : {4, 5, 9, 17}) {
+    for (const char* kind : {"switch", "fully_connected"}) {
+      SystemConfig config =
+          parse_system_config(platform(fmt::format("count: {}, topology: {}", n, kind), kSlots), "few.yaml");
+      config.ipcq.queue_pairs = 8;
+      if (n > 8 && config.topology == SipTopology::FullyConnected) continue;  // its neighbours alone are more
+      machines.push_back(
+          std::make_unique<Machine>(config, models::SystemParts{}, fmt::format("system{}", machines.size()).c_str()));
+    }
+  }
+  run([&] {
+    for (const auto& machine : machines) {
+      for (const ccl::Collective collective : {ccl::Collective::Gather, ccl::Collective::Scatter}) {
+        measure(*machine, job, collective, "", {0, 100, 1001}, fp32_sum);
+      }
+    }
+  });
+}
+
+/// A ring buffer that is nearly used up: connections that an algorithm adds get fewer slots of the same size.
+TEST_F(Irregular, SlotsAlikeInSizeButNotInNumber) {
+  const std::string nearly_full =
+      "  ring_bytes: 30 KiB\n  cube: {slot_bytes: 256 B}\nsip_link: {overrides: [{from: 0, to: 1, absent: true}]}\n";
+  AllReduceJob job;
+  Machine machine(parse_system_config(
+      platform("count: 6, topology: torus_2d, w: 3, h: 2", "n_slots: 8, slot_bytes: 1 KiB", nearly_full), "full.yaml"));
+  run([&] {
+    measure_all(machine, job);
+    for (const std::string& module : fitting(machine, ccl::Collective::AllReduce)) {
+      measure(machine, job, ccl::Collective::AllReduce, module, {25600}, fp32_sum);
+    }
+  });
+}
+
 /// Sub-groups of one SIP less than there are: the ring closes over the missing one.
 TEST_F(Irregular, SevenOfEight) {
   std::vector<std::unique_ptr<Machine>> machines;
@@ -312,6 +350,22 @@ TEST_F(FlatPe, EveryCollectiveOnAllPes) {
     job.options.ccl_file = ccl_file("world_size: 5, rank: pe");
     measure(m, job, ccl::Collective::AllReduce, "", {100}, fp32_sum);
     EXPECT_EQ(m.device->allocator(SipId{1}, CubeId{3}).used(), 0u);
+  });
+}
+
+/// Ranks of one cube are connected by rings of its own, with other numbers of slots than those between SIPs.
+TEST_F(FlatPe, SlotsAlikeInSizeButNotInNumber) {
+  SystemConfig c = machine();
+  for (RingShape* ring : {&c.ipcq.sip, &c.ipcq.cube}) ring->slot_bytes = 128;
+  ASSERT_NE(c.ipcq.sip.n_slots, c.ipcq.cube.n_slots);
+  Machine m(c);
+  run([&] {
+    AllReduceJob job;
+    job.options.ccl_file = ccl_file("world_size: 3, rank: pe");
+    for (const ccl::Collective collective : kCollectives) measure(m, job, collective, "", {1000}, fp32_sum);
+    for (const char* module : {"ring", "ring_bidirectional"}) {
+      measure(m, job, ccl::Collective::AllReduce, module, {1000}, fp32_sum);
+    }
   });
 }
 
