@@ -40,6 +40,14 @@ void CommandTable::print_help(std::ostream& out) const {
 }
 
 int CommandTable::run(const Arguments& arguments, Io& io) const {
+  const int code = dispatch(arguments, io);
+  io.out.flush();
+  if (io.out) return code;
+  io.err << "ahbm-vp: standard output could not be written completely\n";
+  return code == kExitOk ? kExitFailed : code;
+}
+
+int CommandTable::dispatch(const Arguments& arguments, Io& io) const {
   try {
     if (arguments.empty()) {
       print_help(io.err);

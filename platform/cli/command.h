@@ -45,10 +45,11 @@ class CommandTable {
   const std::vector<Command>& commands() const { return m_commands; }
 
   /// Runs `program arguments...`. Exceptions end here: UsageError and ConfigError with kExitBadInput, everything else
-  /// with kExitFailed, each with its message on `io.err`.
+  /// with kExitFailed, each with its message on `io.err`. So does a run whose output `io.out` did not take.
   int run(const Arguments& arguments, Io& io) const;
 
  private:
+  int dispatch(const Arguments& arguments, Io& io) const;
   void print_help(std::ostream& out) const;
   std::vector<Command> m_commands;
 };
