@@ -7,6 +7,7 @@
 
 #include "models/tlm/extensions.h"
 #include "platform/bench_reference.h"
+#include "platform/collective_runner.h"
 #include "platform/observe.h"
 #include "runtime/dtensor/debug.h"
 #include "runtime/dtensor/session.h"
@@ -311,6 +312,7 @@ void run_bench_on(Machine& machine, StepSplit& split, const BenchJob& job, Bench
   Context& context = *machine.context;
   try {
     context.distributed.init_process_group();
+    require_modules_kept(o.observe, context.distributed.settings());
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
@@ -340,7 +342,7 @@ void run_bench_on(Machine& machine, StepSplit& split, const BenchJob& job, Bench
 
 void run_bench(const BenchJob& job, BenchReport& report) {
   StepSplit split(job.config);  // outlives what shows it the machine
-  Observing observing(job.options.observe);
+  Observing observing(job.options.observe, job.outputs);
   auto* machine = new Machine(job.config, observing.parts());  // left to the operating system, see Machine
   observing.attach(*machine);
   observing.watch(*machine, split);

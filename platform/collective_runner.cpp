@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <filesystem>
 #include <memory>
 
+#include "ccl/module_file.h"
 #include "platform/measurement.h"
 #include "platform/observe.h"
 
@@ -63,6 +65,13 @@ void run_sweep(ccl::Collective collective, const AllReduceJob& job, AllReduceRep
 
 }  // namespace
 
+void require_modules_kept(const ObserveOptions& observe, const runtime::distributed::CclSettings& settings) {
+  for (const std::string& module : settings.modules) {
+    if (!ccl::is_module_file(module)) continue;
+    observe.require_kept((std::filesystem::absolute(settings.file).parent_path() / module).string(), settings.file);
+  }
+}
+
 ProcessGroup start_group(ccl::Collective collective, const AllReduceJob& job, Machine& machine) {
   auto& d = machine.context->distributed;
   const AllReduceOptions& o = job.options;
@@ -75,6 +84,7 @@ ProcessGroup start_group(ccl::Collective collective, const AllReduceJob& job, Ma
   ProcessGroup group;
   try {
     d.init_process_group();
+    require_modules_kept(o.observe, d.settings());
     if (!o.group.empty()) group = d.new_group(o.group);
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
@@ -100,7 +110,7 @@ void run_collective(ccl::Collective collective, const AllReduceJob& job, AllRedu
     run_sweep(collective, job, report);
     return;
   }
-  Observing observing(job.options.observe);
+  Observing observing(job.options.observe, job.outputs);
   auto* machine = new Machine(job.config, observing.parts());  // left to the operating system, see Machine
   TimeSplit* split = observing.attach(*machine, job.options.explain);
   machine->run([&] { run_sizes(collective, job, *machine, split, report); });

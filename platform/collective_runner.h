@@ -20,4 +20,7 @@ runtime::distributed::ProcessGroup start_group(ccl::Collective collective, const
 std::string describe_run(const AllReduceJob& job, const Machine& machine,
                          const runtime::distributed::ProcessGroup& group);
 
+/// Shared objects that ccl.yaml names are input. \throws UsageError when one of them is to be written
+void require_modules_kept(const ObserveOptions& observe, const runtime::distributed::CclSettings& settings);
+
 }  // namespace ahbm::platform

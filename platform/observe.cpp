@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "models/core/suggest.h"
@@ -64,7 +63,7 @@ struct Observing::Impl {
 
   const ObserveOptions options;
   models::System* system = nullptr;
-  std::ofstream stats;
+  OutputFile stats;
   std::unique_ptr<observe::ChromeTrace> trace;
   std::unique_ptr<observe::WaveSink> waves;
   std::unique_ptr<observe::LogSink> log;
@@ -77,7 +76,8 @@ struct Observing::Impl {
   bool finished = false;
 };
 
-Observing::Observing(const ObserveOptions& options) : m_impl(std::make_unique<Impl>(options)) {
+Observing::Observing(const ObserveOptions& options, const std::shared_ptr<OutputGate>& gate)
+    : m_impl(std::make_unique<Impl>(options)) {
   Impl& im = *m_impl;
   try {
     if (!options.log_rules.empty()) {
@@ -90,21 +90,21 @@ Observing::Observing(const ObserveOptions& options) : m_impl(std::make_unique<Im
   try {
     if (!options.trace_file.empty()) {
       im.trace = std::make_unique<observe::ChromeTrace>(
-          observe::TraceOptions{options.trace_file, options.trace_filters, options.trace_from, options.trace_to});
+          observe::TraceOptions{options.trace_file, options.trace_filters, options.trace_from, options.trace_to, gate});
     }
     if (!options.vcd_file.empty()) {
-      im.waves = std::make_unique<observe::WaveSink>(options.vcd_file, options.vcd_select, &models::now_ps);
+      im.waves = std::make_unique<observe::WaveSink>(options.vcd_file, options.vcd_select, &models::now_ps, gate);
     }
     for (const auto& r : options.records) {
       if (im.probes == nullptr) im.probes = new observe::ProbeSet;
-      im.recorders.push_back(std::make_shared<observe::CsvRecorder>(r.file));
+      im.recorders.push_back(std::make_shared<observe::CsvRecorder>(r.file, gate));
       im.probes->add(r.path, [to = im.recorders.back()](const observe::Transaction& t) { to->write(t); });
     }
   } catch (const std::runtime_error& e) {
     throw UsageError(e.what());
   }
   if (!options.stats_file.empty()) {
-    im.stats.open(options.stats_file, std::ios::trunc);
+    im.stats.open(options.stats_file, gate);
     if (!im.stats) throw UsageError(fmt::format("--stats: '{}' cannot be written", options.stats_file));
   }
 }
@@ -195,9 +195,9 @@ void Observing::finish() {
     } else {
       observe::write_statistics_yaml(*im.system, im.stats);
     }
-    im.stats.close();
   }
-  const bool stats_written = !im.stats.fail();
+  im.stats.close();
+  const bool stats_written = im.options.stats_file.empty() || !im.stats.fail();
   if (im.trace) im.trace->finish();
   if (im.waves) im.waves->finish();
   for (const auto& r : im.recorders) r->finish();

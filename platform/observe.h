@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "models/core/output_file.h"
 #include "models/system/parts.h"
 #include "platform/cli/observe_options.h"
 
@@ -29,8 +30,9 @@ class TimeSplit;
 /// When `finish` is not reached because the run failed, the destructor writes what there is.
 class Observing {
  public:
-  /// Opens the files. \throws UsageError when one cannot be written or a log rule is none
-  explicit Observing(const ObserveOptions& options);
+  /// Opens the files. \param gate  of the command's files; null: they are emptied at once
+  /// \throws UsageError when one cannot be written or a log rule is none
+  explicit Observing(const ObserveOptions& options, const std::shared_ptr<OutputGate>& gate = {});
   ~Observing();
   Observing(const Observing&) = delete;
   Observing& operator=(const Observing&) = delete;

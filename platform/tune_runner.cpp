@@ -58,7 +58,7 @@ TuneRow tune_size(ccl::Collective collective, const AllReduceJob& job, Machine& 
 }  // namespace
 
 void run_tune(ccl::Collective collective, const AllReduceJob& job, TuneReport& report) {
-  Observing observing(job.options.observe);
+  Observing observing(job.options.observe, job.outputs);
   auto* machine = new Machine(job.config, observing.parts());  // left to the operating system, see Machine
   observing.attach(*machine);
   machine->run([&] {

@@ -55,7 +55,7 @@ std::string json_string(const std::string& text) {
 }
 
 ChromeTrace::ChromeTrace(TraceOptions options) : m_options(std::move(options)) {
-  m_out.open(m_options.file, std::ios::trunc);
+  m_out.open(m_options.file, m_options.gate);
   if (!m_out) throw std::runtime_error(fmt::format("the trace file '{}' cannot be written", m_options.file));
   m_out << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
 }

@@ -2,22 +2,24 @@
 #pragma once
 
 #include <deque>
-#include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "models/core/output_file.h"
 #include "models/observe/tap.h"
 
 namespace ahbm::observe {
 
 struct TraceOptions {
   std::string file;
-  std::vector<std::string> filters;  ///< path patterns (models/core/path_glob.h); none: everything
-  Ps from = 0;                       ///< slices that end before are left out
-  Ps to = ~Ps{0};                    ///< slices that begin at or after are left out
+  std::vector<std::string> filters;       ///< path patterns (models/core/path_glob.h); none: everything
+  Ps from = 0;                            ///< slices that end before are left out
+  Ps to = ~Ps{0};                         ///< slices that begin at or after are left out
+  std::shared_ptr<OutputGate> gate = {};  ///< null: the file is emptied at once
 };
 
 /// Streams to disk: memory holds what is under way (open messages and operations), not what is over. Tracks: one per
@@ -110,7 +112,7 @@ class ChromeTrace : public Sink {
   void flush(const Track& track, RankState& rank);
 
   TraceOptions m_options;
-  std::ofstream m_out;
+  OutputFile m_out;
   bool m_open = true, m_first = true;
   std::map<std::string, uint32_t> m_processes;
   std::vector<uint32_t> m_threads;  ///< next tid, by pid

@@ -82,7 +82,8 @@ bool Probe::get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dm
   return models::refuse_dmi(trans, dmi);
 }
 
-CsvRecorder::CsvRecorder(const std::string& file) : m_file(file), m_out(file, std::ios::trunc) {
+CsvRecorder::CsvRecorder(const std::string& file, std::shared_ptr<OutputGate> gate)
+    : m_file(file), m_out(file, std::move(gate)) {
   if (!m_out) throw std::runtime_error(fmt::format("the record file '{}' cannot be written", m_file));
   m_out << "time_ps,initiator,command,address,length,status,latency_ps\n";
 }

@@ -5,7 +5,6 @@
 #include <tlm_utils/simple_initiator_socket.h>
 
 #include <deque>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include <tlm>
 #include <vector>
 
+#include "models/core/output_file.h"
 #include "models/core/time.h"
 #include "models/tlm/sockets.h"
 
@@ -56,15 +56,16 @@ class Probe : public sc_core::sc_module {
 /// Writes transactions as CSV: time_ps,initiator,command,address,length,status,latency_ps
 class CsvRecorder {
  public:
+  /// \param gate  null: the file is emptied at once
   /// \throws std::runtime_error when the file cannot be opened (names it)
-  explicit CsvRecorder(const std::string& file);
+  explicit CsvRecorder(const std::string& file, std::shared_ptr<OutputGate> gate = {});
   void write(const Transaction& t);
   /// \throws std::runtime_error when the file could not be written completely
   void finish();
 
  private:
   std::string m_file;
-  std::ofstream m_out;
+  OutputFile m_out;
 };
 
 /// Probes that are asked for by path before a System is built (SystemParts::probes). A path names a socket, or a

@@ -42,8 +42,8 @@ std::string vcd_identifier(const std::string& text) {
   return out.empty() ? "_" : out;
 }
 
-VcdWriter::VcdWriter(const std::string& file) : m_file(file), m_part(file + ".part") {
-  m_out.open(m_file, std::ios::trunc);
+VcdWriter::VcdWriter(const std::string& file, std::shared_ptr<OutputGate> gate) : m_file(file), m_part(file + ".part") {
+  m_out.open(m_file, std::move(gate));
   if (!m_out) throw std::runtime_error(fmt::format("the wave file '{}' cannot be written", m_file));
   m_changes_out.open(m_part, std::ios::trunc);
   if (!m_changes_out) throw std::runtime_error(fmt::format("the wave file '{}' cannot be written", m_part));

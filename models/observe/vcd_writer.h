@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <queue>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "models/core/output_file.h"
 #include "models/core/time.h"
 
 namespace ahbm::observe {
@@ -23,8 +25,9 @@ class VcdWriter {
  public:
   using Signal = uint32_t;
 
+  /// \param gate  null: the file is emptied at once
   /// \throws std::runtime_error when a file cannot be opened (names it)
-  explicit VcdWriter(const std::string& file);
+  explicit VcdWriter(const std::string& file, std::shared_ptr<OutputGate> gate = {});
   ~VcdWriter();
   VcdWriter(const VcdWriter&) = delete;
   VcdWriter& operator=(const VcdWriter&) = delete;
@@ -77,7 +80,8 @@ class VcdWriter {
   static std::string value_text(const SignalState& s, uint64_t v);
 
   std::string m_file, m_part;
-  std::ofstream m_out, m_changes_out;
+  OutputFile m_out;
+  std::ofstream m_changes_out;
   std::vector<SignalState> m_signals;
   std::set<std::string> m_names;
   std::priority_queue<Change> m_pending;

@@ -22,8 +22,9 @@ enum Kind : uint32_t {
 constexpr size_t kMaxPending = 8192;
 }  // namespace
 
-WaveSink::WaveSink(const std::string& file, std::vector<std::string> patterns, std::function<Ps()> clock)
-    : m_vcd(file), m_patterns(std::move(patterns)), m_clock(std::move(clock)) {}
+WaveSink::WaveSink(const std::string& file, std::vector<std::string> patterns, std::function<Ps()> clock,
+                   std::shared_ptr<OutputGate> gate)
+    : m_vcd(file, std::move(gate)), m_patterns(std::move(patterns)), m_clock(std::move(clock)) {}
 
 bool WaveSink::wants(const Point& point) {
   if (point.place == Place::Rank) return false;

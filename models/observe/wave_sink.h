@@ -24,8 +24,10 @@ class WaveSink : public Sink {
  public:
   /// \param patterns  of signals (models/core/path_glob.h); none: everything but registers
   /// \param clock     the simulated time
+  /// \param gate      null: the file is emptied at once
   /// \throws std::runtime_error when the file cannot be opened
-  WaveSink(const std::string& file, std::vector<std::string> patterns, std::function<Ps()> clock);
+  WaveSink(const std::string& file, std::vector<std::string> patterns, std::function<Ps()> clock,
+           std::shared_ptr<OutputGate> gate = {});
 
   bool wants(const Point& point) override;
   void on_event(const Point& point, const Event& event) override;

@@ -94,13 +94,18 @@ std::string microseconds(Ps time) {
   return fmt::format("{}.{:06}", time / 1000000, time % 1000000);
 }
 
-void open_for_writing(std::ofstream& file, const char* option, const std::string& name) {
+void open_for_writing(OutputFile& file, const char* option, const std::string& name,
+                      const std::shared_ptr<OutputGate>& gate) {
   if (name.empty()) return;
-  file.open(name, std::ios::trunc);
+  file.open(name, gate);
   if (!file) throw UsageError(fmt::format("{}: '{}' cannot be written", option, name));
 }
 
-void close_written(std::ofstream& file, const std::string& name) {
+void open_document(OutputFile& file, const std::string& name, const std::shared_ptr<OutputGate>& gate) {
+  open_for_writing(file, "--json", name, std::filesystem::is_regular_file(name) ? gate : nullptr);
+}
+
+void close_written(OutputFile& file, const std::string& name) {
   if (!file.is_open()) return;
   file.close();
   if (!file) throw std::runtime_error(fmt::format("'{}' could not be written completely", name));
@@ -293,8 +298,8 @@ std::string json_document(const AllReduceJob& job, const std::vector<std::string
 // -------------------------------------------------------------------------------------------------- AllReduceReport
 
 AllReduceReport::AllReduceReport(const AllReduceJob& job, Io& io) : m_job(job), m_io(io) {
-  open_for_writing(m_csv, "--csv", job.options.csv_file);
-  open_for_writing(m_json, "--json", job.options.json_file);
+  open_for_writing(m_csv, "--csv", job.options.csv_file, job.outputs);
+  open_document(m_json, job.options.json_file, job.outputs);
   if (!m_csv.is_open()) return;
   m_csv << kAllReduceCsvHeader << (job.options.topology_sweep ? kSweepCsvHeader : "")
         << (job.options.explain ? kExplainCsvHeader : "") << '\n'
@@ -326,6 +331,7 @@ void AllReduceReport::print_columns() {
 
 void AllReduceReport::add(const AllReduceRow& row) {
   clear_progress();
+  m_job.outputs->accept();
   m_rows.push_back(row);
   print_columns();
   if (!m_job.options.quiet) m_io.out << table_line(row) << std::flush;
@@ -358,6 +364,7 @@ int AllReduceReport::finish(const std::exception* failure) {
     m_io.out << std::flush;
   }
   if (m_json.is_open()) m_json << json_document(m_job, m_headers, m_rows, failure);
+  m_job.outputs->accept();
   close_written(m_csv, m_job.options.csv_file);
   close_written(m_json, m_job.options.json_file);
   return wrong == 0 && failure == nullptr ? kExitOk : kExitFailed;
@@ -412,6 +419,9 @@ Command table_command(const std::string& name, const std::string& what, AllReduc
 AllReduceJob make_job(AllReduceOptions options) {
   AllReduceJob job;
   job.config = load_system_config(options.config);
+  options.observe.require_kept(find_config_file(options.config.path_or_name), "-c");
+  options.observe.require_kept(job.config.ccl_file, "the platform's ccl key");
+  options.observe.require_kept(options.ccl_file.value_or(""), "--ccl");
   if (options.cubes && *options.cubes > job.config.cubes()) {
     throw UsageError(fmt::format("--cubes: {} asked for, but a SIP of '{}' has {}", *options.cubes, job.config.name,
                                  job.config.cubes()));

@@ -3,14 +3,15 @@
 #pragma once
 
 #include <chrono>
-#include <fstream>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "models/core/config/system_config.h"
 #include "models/core/dtype.h"
+#include "models/core/output_file.h"
 #include "platform/cli/command.h"
 #include "platform/cli/observe_options.h"
 
@@ -83,6 +84,7 @@ struct AllReduceJob {
   AllReduceOptions options;
   SystemConfig config;
   std::vector<SystemConfig> sweep;  ///< one per topology; empty when it is no sweep
+  std::shared_ptr<OutputGate> outputs = std::make_shared<OutputGate>();  ///< accepted with the first row
 };
 
 /// Where a runner reports. The table appears line by line, the CSV file too; the JSON file is written by `finish`.
@@ -109,7 +111,7 @@ class AllReduceReport {
 
   const AllReduceJob& m_job;
   Io& m_io;
-  std::ofstream m_csv, m_json;
+  OutputFile m_csv, m_json;
   std::vector<std::string> m_headers, m_footers;
   std::vector<AllReduceRow> m_rows;
   bool m_columns_printed = false;
@@ -144,8 +146,11 @@ std::string table_line(const AllReduceRow& row);
 std::vector<std::string> explain_table(const std::vector<AllReduceRow>& rows);
 std::string microseconds(Ps time);  ///< with six decimals, exactly
 /// Output files of a command. \throws UsageError when one cannot be opened; std::runtime_error when it is incomplete
-void open_for_writing(std::ofstream& file, const char* option, const std::string& name);
-void close_written(std::ofstream& file, const std::string& name);
+void open_for_writing(OutputFile& file, const char* option, const std::string& name,
+                      const std::shared_ptr<OutputGate>& gate);
+/// The JSON file: where none is yet, a run that is refused says why.
+void open_document(OutputFile& file, const std::string& name, const std::shared_ptr<OutputGate>& gate);
+void close_written(OutputFile& file, const std::string& name);
 /// {"command", "version", "config", "notes", "results", "error"?, "stall"?}; `config` loads again as a topology file.
 /// \param failure  what ended the run, or null; of a stall the rows of the report are written too
 std::string json_document(const AllReduceJob& job, const std::vector<std::string>& notes,

@@ -276,8 +276,8 @@ BenchOptions parse_bench_options(const std::string& bench, const Arguments& argu
 // ------------------------------------------------------------------------------------------------------ BenchReport
 
 BenchReport::BenchReport(const BenchJob& job, Io& io) : m_job(job), m_io(io) {
-  open_for_writing(m_csv, "--csv", job.options.csv_file);
-  open_for_writing(m_json, "--json", job.options.json_file);
+  open_for_writing(m_csv, "--csv", job.options.csv_file, job.outputs);
+  open_document(m_json, job.options.json_file, job.outputs);
   if (m_csv.is_open()) m_csv << kBenchCsvHeader << '\n' << std::flush;
 }
 
@@ -292,6 +292,7 @@ void BenchReport::header(const std::string& line) {
 
 void BenchReport::add(const BenchRow& row) {
   if (m_rows.empty()) print(table_columns(m_job.options.sweep));
+  m_job.outputs->accept();
   m_rows.push_back(row);
   print(table_line(row));
   if (m_csv.is_open()) m_csv << bench_csv_line(m_job.options.bench, row) << '\n' << std::flush;
@@ -318,6 +319,7 @@ int BenchReport::finish(const std::exception* failure) {
     add_failure(out, failure);
     m_json << out.dump(2) << '\n';
   }
+  m_job.outputs->accept();
   close_written(m_csv, m_job.options.csv_file);
   close_written(m_json, m_job.options.json_file);
   return failed ? kExitFailed : kExitOk;
@@ -351,6 +353,8 @@ int run_bench_command(const BenchRunner& runner, const Arguments& arguments, Io&
     return kExitOk;
   }
   job.config = load_system_config(job.options.config);
+  job.options.observe.require_kept(find_config_file(job.options.config.path_or_name), "-c");
+  job.options.observe.require_kept(job.config.ccl_file, "the platform's ccl key");
   BenchReport report(job, io);
   return run_and_report(runner, job, report);
 }

@@ -3,15 +3,16 @@
 #pragma once
 
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "models/core/config/system_config.h"
 #include "models/core/dtype.h"
+#include "models/core/output_file.h"
 #include "platform/cli/command.h"
 #include "platform/cli/observe_options.h"
 
@@ -62,6 +63,7 @@ struct BenchRow {
 struct BenchJob {
   BenchOptions options;
   SystemConfig config;
+  std::shared_ptr<OutputGate> outputs = std::make_shared<OutputGate>();  ///< accepted with the first row
 };
 
 /// Where a runner reports. The table appears line by line, the CSV file too; the JSON file is written by `finish`.
@@ -82,7 +84,7 @@ class BenchReport {
 
   const BenchJob& m_job;
   Io& m_io;
-  std::ofstream m_csv, m_json;
+  OutputFile m_csv, m_json;
   std::vector<std::string> m_headers, m_footers;
   std::vector<BenchRow> m_rows;
   bool m_failed = false;

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <map>
 
 #include "models/core/config/units.h"
 #include "platform/cli/command.h"
@@ -24,10 +23,26 @@ Ps parse_instant(const char* option, const std::string& text) {
   }
 }
 
-void once(std::map<std::string, std::string>& files, const std::string& option, const std::string& file) {
-  if (file.empty()) return;
-  const auto [it, fresh] = files.emplace(std::filesystem::path(file).lexically_normal().string(), option);
-  if (!fresh) throw UsageError(fmt::format("{}: '{}' is written by {} already", option, file, it->second));
+/// By whatever names and links.
+bool same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_regular_file(a, ignored) && fs::is_regular_file(b, ignored)) return fs::equivalent(a, b, ignored);
+  const auto real = [&ignored](const std::string& name) {
+    const fs::path absolute = fs::absolute(name, ignored).lexically_normal();
+    const fs::path canonical = fs::weakly_canonical(absolute, ignored);
+    return canonical.empty() ? absolute : canonical;
+  };
+  return real(a) == real(b);
+}
+
+void once(std::vector<ObserveOptions::File>& files, const std::string& option, const std::string& name) {
+  if (name.empty()) return;
+  for (const auto& f : files) {
+    if (same_file(f.name, name))
+      throw UsageError(fmt::format("{}: '{}' is written by {} already", option, name, f.option));
+  }
+  files.push_back({option, name});
 }
 
 }  // namespace
@@ -95,7 +110,7 @@ ObserveOptions parse_observe_options(const po::variables_map& values) {
     }
     out.records.push_back(std::move(record));
   }
-  std::map<std::string, std::string> files;
+  std::vector<ObserveOptions::File>& files = out.files;
   for (const char* name : {"csv", "json"}) {
     if (values.count(name) != 0) once(files, fmt::format("--{}", name), text(name));
   }
@@ -104,6 +119,13 @@ ObserveOptions parse_observe_options(const po::variables_map& values) {
   once(files, "--vcd", out.vcd_file);
   for (const auto& r : out.records) once(files, "--record", r.file);
   return out;
+}
+
+void ObserveOptions::require_kept(const std::string& input, const std::string& reader) const {
+  if (input.empty()) return;
+  for (const File& f : files) {
+    if (same_file(f.name, input)) throw UsageError(fmt::format("{}: '{}' is read by {}", f.option, f.name, reader));
+  }
 }
 
 }  // namespace ahbm::platform

@@ -23,6 +23,13 @@ struct ObserveOptions {
     std::string path, file;
   };
   std::vector<Record> records;
+  struct File {
+    std::string option, name;
+  };
+  std::vector<File> files;  ///< all that the command writes, those of --csv and --json too
+
+  /// Input stays as it is. \param reader  what reads the file, as "-c" \throws UsageError when it is among `files`
+  void require_kept(const std::string& input, const std::string& reader) const;
 
   bool any() const {
     return !stats_file.empty() || !trace_file.empty() || !vcd_file.empty() || !log_rules.empty() || !records.empty();

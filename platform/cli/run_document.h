@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/core/config/system_config.h"
+#include "platform/cli/command.h"
 
 namespace ahbm::platform {
 
@@ -17,11 +18,20 @@ nlohmann::ordered_json run_document(const std::string& command, const SystemConf
 /// "error", and of a stall the rows of the report as "stall". \param failure  what ended the run, or null
 void add_failure(nlohmann::ordered_json& document, const std::exception* failure);
 
-/// Runs the job and ends its report, also when the run breaks off. Returns the exit code.
+/// Runs the job and ends its report, also when the run breaks off. Returns the exit code. What is refused (UsageError,
+/// ConfigError) before its first row leaves all files as they were.
 template <typename Runner, typename Job, typename Report>
 int run_and_report(const Runner& runner, const Job& job, Report& report) {
   try {
     runner(job, report);
+  } catch (const UsageError& e) {
+    job.outputs->refuse();
+    report.finish(&e);
+    throw;
+  } catch (const ConfigError& e) {
+    job.outputs->refuse();
+    report.finish(&e);
+    throw;
   } catch (const std::exception& e) {
     report.finish(&e);
     throw;

@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "models/core/suggest.h"
+#include "platform/cli/run_document.h"
 
 namespace ahbm::platform {
 
@@ -51,8 +52,8 @@ std::optional<double> TuneRow::margin() const {
 }
 
 TuneReport::TuneReport(const AllReduceJob& job, Io& io) : m_job(job), m_io(io) {
-  open_for_writing(m_csv, "--csv", job.options.csv_file);
-  open_for_writing(m_json, "--json", job.options.json_file);
+  open_for_writing(m_csv, "--csv", job.options.csv_file, job.outputs);
+  open_document(m_json, job.options.json_file, job.outputs);
   if (m_csv.is_open()) m_csv << kTuneCsvHeader << '\n' << std::flush;
 }
 
@@ -75,6 +76,7 @@ void TuneReport::clear_progress() {
 
 void TuneReport::add(const TuneRow& row) {
   clear_progress();
+  m_job.outputs->accept();
   m_rows.push_back(row);
   if (m_columns.empty()) {
     for (const TuneEntry& e : row.entries) m_columns.push_back(e.algorithm);
@@ -142,6 +144,7 @@ int TuneReport::finish(const std::exception* failure) {
     }
     m_json << doc.dump(2) << '\n';
   }
+  m_job.outputs->accept();
   close_written(m_csv, m_job.options.csv_file);
   close_written(m_json, m_job.options.json_file);
   return wrong == 0 && failure == nullptr ? kExitOk : kExitFailed;
@@ -168,13 +171,7 @@ Command tune_command(std::vector<std::string> collectives, TuneRunner runner) {
     if (options.topology_sweep) throw UsageError("--topology-sweep: tune takes one topology");
     const AllReduceJob job = make_job(std::move(options));
     TuneReport report(job, io);
-    try {
-      runner(collective, job, report);
-    } catch (const std::exception& e) {
-      report.finish(&e);
-      throw;
-    }
-    return report.finish();
+    return run_and_report([&](const AllReduceJob& j, TuneReport& r) { runner(collective, j, r); }, job, report);
   };
   return {"tune", "compare the algorithms of a collective and judge what auto chooses", run};
 }

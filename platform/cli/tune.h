@@ -2,7 +2,6 @@
 // is.
 #pragma once
 
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -48,7 +47,7 @@ class TuneReport {
 
   const AllReduceJob& m_job;
   Io& m_io;
-  std::ofstream m_csv, m_json;
+  OutputFile m_csv, m_json;
   std::vector<std::string> m_headers;
   std::vector<TuneRow> m_rows;
   std::vector<std::string> m_columns;  ///< algorithms, as the first size has them

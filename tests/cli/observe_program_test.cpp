@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "models/core/config/yaml_reader.h"
+#include "platform/cli/all_reduce.h"
 #include "platform/cli/observe_options.h"
 #include "tests/cli/program.h"
 #include "tests/models/observe/files.h"
@@ -24,6 +25,7 @@ using observe::test::TraceFile;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 std::string read(const fs::path& path) {
   std::ifstream in(path);
@@ -243,6 +245,84 @@ TEST_F(ObserveProgram, MistakesAreNamed) {
   EXPECT_THAT(error("--stats /nonexistent/s.csv"), HasSubstr("/nonexistent/s.csv"));
   EXPECT_THAT(error("--vcd /nonexistent/w.vcd"), HasSubstr("/nonexistent/w.vcd"));
   EXPECT_THAT(error("--csv " + file("one.csv") + " --stats " + file("one.csv")),
+              HasSubstr("is written by --csv already"));
+}
+
+TEST_F(ObserveProgram, RefusedCommandsLeaveFilesAlone) {
+  const std::string base = " -c tiny -b 1K -e 1K ";
+  const auto keep = [&](const std::string& options) { return options + '=' + file("keep"); };
+  const auto option = [&](const char* name, const char* end = "") {
+    return " --" + std::string(name) + ' ' + file(std::string("keep") + end);
+  };
+  const std::string all = option("csv", ".csv") + option("json", ".json") + option("stats", ".yaml") +
+                          option("trace", ".trace") + option("vcd", ".vcd") + keep(" --record system.sip0.cube0.hbm");
+  const std::vector<std::string> names = {"keep", "keep.csv", "keep.json", "keep.yaml", "keep.trace", "keep.vcd"};
+  const std::vector<std::string> refused = {
+      "all_reduce" + base + "--record nonsense=" + file("other") + all,
+      "all_reduce" + base + "--trace-filter nosuch" + all, "all_reduce" + base + "--vcd-select nosuch" + all,
+      "all_reduce" + base + "--log nosuch=info" + all, "all_reduce" + base + "--log system=loud" + all,
+      "all_reduce" + base + "--algorithm nosuch" + all, "all_reduce" + base + "--group 0,9" + all,
+      "reduce" + base + "--root 9" + all,
+      // Found when the calls of the ranks have met, and only when another algorithm has run.
+      "all_gather" + base + "--algorithm ring" + all, "tune" + base + "--group 0,9" + all,
+      "bench tp_mlp -c tiny --hidden 16 --sequence 4 --trace-filter nosuch" + all,
+      "all_reduce" + base + all + " --record system.sip0.cube1.hbm=/nonexistent/r.csv"};
+  for (const bool there : {true, false}) {
+    for (const std::string& command : refused) {
+      for (const std::string& name : names) {
+        fs::remove(file(name));
+        if (there) std::ofstream(file(name)) << "precious\n";
+      }
+      const auto r = test::run_program(command + " 2>&1");
+      EXPECT_EQ(r.code, 2) << command << '\n' << r.text;
+      for (const std::string& name : names) {
+        const std::string what = name + ": " + command;
+        if (there) {
+          EXPECT_EQ(read(file(name)), "precious\n") << what;
+        } else if (name != "keep.json") {
+          EXPECT_FALSE(fs::exists(file(name))) << what;
+        }
+      }
+      EXPECT_FALSE(fs::exists(file("other")));
+      EXPECT_FALSE(fs::exists(file("keep.vcd.part")));
+    }
+  }
+  // What runs replaces them all.
+  for (const std::string& name : names) std::ofstream(file(name)) << std::string(1 << 20, '#');
+  EXPECT_EQ(test::run_program("all_reduce" + base + "--quiet" + all).code, 0);
+  for (const std::string& name : names) EXPECT_THAT(read(file(name)), Not(HasSubstr("#########"))) << name;
+  EXPECT_THAT(read(file("keep.csv")), StartsWith(kAllReduceCsvHeader));
+}
+
+TEST_F(ObserveProgram, InputIsNotOverwritten) {
+  const auto write = [&](const char* name, const std::string& text) { std::ofstream(file(name)) << text; };
+  const std::string platform = test::run_program("config -c tiny").text;
+  const std::string ccl = "defaults: {algorithm: auto}\nalgorithms: {own: {module: ./own.csv}}\n";
+  write("my.yaml", platform);
+  write("ccl.yaml", ccl);
+  write("own.csv", "no shared object");
+  fs::create_symlink(file("my.yaml"), file("link.csv"));
+  const std::string mine = " -c " + file("my.yaml") + " --ccl " + file("ccl.yaml") + ' ';
+  const auto message = [](const std::string& arguments) {
+    const auto r = test::run_program(arguments + " 2>&1");
+    EXPECT_EQ(r.code, 2) << arguments;
+    return r.text;
+  };
+  for (const char* command : {"all_reduce", "tune"}) {
+    const std::string base = command + mine + "-b 1K -e 1K ";
+    EXPECT_THAT(message(base + "--stats " + file("my.yaml")),
+                HasSubstr("--stats: '" + file("my.yaml") + "' is read by -c"));
+    EXPECT_THAT(message(base + "--csv " + file("link.csv")), HasSubstr("' is read by -c"));
+    EXPECT_THAT(message(base + "--json " + file("ccl.yaml")), HasSubstr("' is read by --ccl"));
+  }
+  EXPECT_THAT(message("all_reduce" + mine + "-b 1K -e 1K --csv " + file("own.csv")),
+              HasSubstr("--csv: '" + file("own.csv") + "' is read by " + file("ccl.yaml")));
+  EXPECT_THAT(message("bench tp_mlp -c " + file("my.yaml") + " --trace " + file("my.yaml")),
+              HasSubstr("--trace: '" + file("my.yaml") + "' is read by -c"));
+  EXPECT_EQ(read(file("my.yaml")), platform);
+  EXPECT_EQ(read(file("ccl.yaml")), ccl);
+  EXPECT_EQ(read(file("own.csv")), "no shared object");
+  EXPECT_THAT(error("--csv " + file("one.csv") + " --json " + file("./one.csv")),
               HasSubstr("is written by --csv already"));
 }
 
