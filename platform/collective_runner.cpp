@@ -89,6 +89,13 @@ ProcessGroup start_group(ccl::Collective collective, const AllReduceJob& job, Ma
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
+  if (d.rank_mode() == runtime::distributed::RankMode::Pe) {
+    constexpr const char* kWhole = "ranks are PEs here (rank: pe of ccl.yaml), and a tensor lies on its PE whole";
+    if (o.layout != TensorLayout::Sharded) {
+      throw UsageError(fmt::format("--layout: {}, which is not {} over cubes", kWhole, to_string(o.layout)));
+    }
+    if (o.cubes) throw UsageError(fmt::format("--cubes: {}, not on {} cubes", kWhole, *o.cubes));
+  }
   const size_t ranks = d.get_process_group_ranks(group).size();
   if (o.root >= ranks) throw UsageError(fmt::format("--root: {} of a group of {} ranks", o.root, ranks));
   return group;
@@ -98,11 +105,12 @@ std::string describe_run(const AllReduceJob& job, const Machine& machine, const 
   const auto& d = machine.context->distributed;
   const SystemConfig& config = machine.context->config();
   const std::vector<uint32_t> ranks = d.get_process_group_ranks(group);
-  return fmt::format("{}: {} ranks (rank = {}){}, {}, {} x {} cubes of {} PEs, layout {}", config.name, ranks.size(),
+  const bool pes = d.rank_mode() == runtime::distributed::RankMode::Pe;
+  return fmt::format("{}: {} ranks (rank = {}){}, {}, {} x {} cubes of {} PEs, {}", config.name, ranks.size(),
                      runtime::distributed::to_string(d.rank_mode()),
                      job.options.group.empty() ? "" : fmt::format(", group {}", fmt::join(ranks, ",")),
                      to_string(config.topology), config.cube_w, config.cube_h, config.pes,
-                     to_string(job.options.layout));
+                     pes ? "tensors whole on their PEs" : fmt::format("layout {}", to_string(job.options.layout)));
 }
 
 void run_collective(ccl::Collective collective, const AllReduceJob& job, AllReduceReport& report) {

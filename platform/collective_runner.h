@@ -13,7 +13,7 @@ namespace ahbm::platform {
 void run_collective(ccl::Collective collective, const AllReduceJob& job, AllReduceReport& report);
 
 /// The process group that a job asks for, on a machine; to be called by the driver. \throws UsageError for groups,
-/// roots and layouts that the machine or the collective does not have
+/// roots and layouts that the machine, its ranks or the collective do not have
 runtime::distributed::ProcessGroup start_group(ccl::Collective collective, const AllReduceJob& job, Machine& machine);
 
 /// One line: platform, ranks and their mode, topology, layout.

@@ -258,6 +258,23 @@ TEST_F(AllReduceProgram, InfoSaysHowRanksCount) {
   EXPECT_EQ(test::run_program(too_many).code, 2);
 }
 
+TEST_F(AllReduceProgram, TensorsOfRanksThatArePesHaveNoLayoutOverCubes) {
+  const std::string ccl = write("ccl.yaml", "defaults: {algorithm: auto, rank: pe}\n");
+  const std::string run = "-b 1K -e 1K --ccl " + ccl;
+  const auto plain = tiny(run);
+  EXPECT_EQ(plain.code, 0);
+  EXPECT_THAT(plain.text, AllOf(HasSubstr("(rank = pe)"), HasSubstr("PEs, tensors whole on their PEs\n")));
+  for (const char* command : {"all_reduce", "all_gather", "tune"}) {
+    for (const char* wrong : {"--layout partial", "--layout replicated", "--cubes 2"}) {
+      if (command == std::string("all_gather") && wrong == std::string("--layout partial")) continue;  // of none
+      const auto r = test::run_program(fmt::format("{} -c tiny {} {} 2>&1", command, run, wrong));
+      const std::string option = std::string(wrong).substr(0, std::string(wrong).find(' '));
+      EXPECT_EQ(r.code, 2) << command << ' ' << wrong;
+      EXPECT_EQ(r.text.rfind("ahbm-vp: " + option + ": ranks are PEs here (rank: pe of ccl.yaml)", 0), 0) << r.text;
+    }
+  }
+}
+
 TEST_F(AllReduceProgram, WhatNoAlgorithmDoesIsBadInputAndKeepsItsReason) {
   // An algorithm that does partial tensors only, and nothing else to fall back to.
   const std::string ccl =
