@@ -213,7 +213,11 @@ AllReduceRow Measurement::run() {
   row.size_bytes = m_count * m_item;
   row.count = m_count;
   row.dtype = o.dtype;
-  row.op = o.op;
+  if (ccl::reduces(m_collective)) {
+    row.op = o.op;
+  } else {
+    row.op.reset();
+  }
   row.algorithm = m_record.algorithm.empty() ? "none" : m_record.algorithm;
   row.ranks = m_n;
   row.time = m_record.end - m_record.start;

@@ -26,7 +26,8 @@ po::options_description all_reduce_options() {
   add("stepfactor,f", po::value<std::string>()->value_name("N")->default_value("2"), "factor between sizes");
   add("datatype,t", po::value<std::string>()->value_name("TYPE")->default_value("float"),
       "float, half, bfloat16 (fp32, fp16, bf16 are understood), int8, uint8, int32, int64 or bool");
-  add("op,o", po::value<std::string>()->value_name("OP")->default_value("sum"), "sum, avg, max, min or product");
+  add("op,o", po::value<std::string>()->value_name("OP")->default_value("sum"),
+      "sum, avg, max, min or product; of all_reduce, reduce_scatter and reduce");
   add("layout", po::value<std::string>()->value_name("L")->default_value("sharded"),
       "how a rank's tensor lies on its cubes: sharded, replicated or partial");
   add("cubes", po::value<std::string>()->value_name("N"), "cubes per SIP that hold it; default all");
@@ -39,7 +40,7 @@ po::options_description all_reduce_options() {
   add_run("root", po::value<std::string>()->value_name("R")->default_value("0"),
           "root of broadcast, reduce, gather and scatter, counted in the group");
   add_run("blocking", po::value<std::string>()->value_name("0|1")->default_value("1"),
-          "0: start with async_op, then wait");
+          "0: start with async_op, then wait; not of sendrecv");
   add_run("topology-sweep", "the same on every SIP topology with as many SIPs");
   add_run("no-check", "do not compare the results with the reference");
   add_run("repeat", po::value<std::string>()->value_name("N")->default_value("1"), "runs, and rows, per size");
@@ -67,6 +68,10 @@ uint64_t parse_count(const std::string& option, const std::string& text, uint64_
     throw UsageError(fmt::format("{}: expected a whole number from {} to {}, got '{}'", option, min, max, text));
   }
   return v;
+}
+
+std::string op_text(const AllReduceRow& row) {
+  return row.op ? to_string(*row.op) : "n/a";
 }
 
 std::vector<uint32_t> parse_ranks(const std::string& option, const std::string& text) {
@@ -121,6 +126,22 @@ const char* to_string(TensorLayout layout) {
       return "partial";
   }
   return "?";
+}
+
+void require_meaning(const po::variables_map& values, const std::string& collective) {
+  const auto among = [&collective](std::initializer_list<const char*> names) {
+    return std::find(names.begin(), names.end(), collective) != names.end();
+  };
+  const auto refuse = [&values](const char* option, const std::string& why) {
+    if (!values[option].defaulted()) throw UsageError(fmt::format("--{}: {}", option, why));
+  };
+  if (!among({"broadcast", "reduce", "gather", "scatter"})) {
+    refuse("root", collective + " has none; broadcast, reduce, gather and scatter have");
+  }
+  if (!among({"all_reduce", "reduce_scatter", "reduce"})) {
+    refuse("op", collective + " reduces nothing; all_reduce, reduce_scatter and reduce do");
+  }
+  if (among({"sendrecv"})) refuse("blocking", "sendrecv is a batch, which is always started and then waited for");
 }
 
 AllReduceOptions read_all_reduce_options(const po::variables_map& values, const std::string& command) {
@@ -195,7 +216,9 @@ AllReduceOptions read_all_reduce_options(const po::variables_map& values, const 
 }
 
 AllReduceOptions parse_all_reduce_options(const Arguments& arguments, const std::string& command) {
-  return read_all_reduce_options(parse_arguments(arguments, all_reduce_options()), command);
+  const po::variables_map values = parse_arguments(arguments, all_reduce_options());
+  if (values.count("help") == 0) require_meaning(values, command);
+  return read_all_reduce_options(values, command);
 }
 
 double AllReduceRow::algbw_gbps() const {
@@ -211,7 +234,7 @@ double AllReduceRow::efficiency() const {
 std::string csv_line(const AllReduceRow& r) {
   std::string line =
       fmt::format("{},{},{},{},{},{},{:.6f},{:.6f},{},{},{:.6f},{:.3f}", r.size_bytes, r.count, to_string(r.dtype),
-                  to_string(r.op), r.algorithm, microseconds(r.time), r.algbw_gbps(), r.busbw_gbps(),
+                  op_text(r), r.algorithm, microseconds(r.time), r.algbw_gbps(), r.busbw_gbps(),
                   r.wrong ? std::to_string(*r.wrong) : "n/a", microseconds(r.bound), r.efficiency(), r.wall_ms);
   if (!r.topology.empty()) line += ',' + r.topology;
   if (r.explain) {
@@ -233,7 +256,7 @@ std::string table_columns() {
 std::string table_line(const AllReduceRow& r) {
   return fmt::format(
       " {:>12} {:>13} {:>9} {:>8} {:>11.3f} {:>8.2f} {:>8.2f} {:>7}  {:<17} {:>11.3f} {:>6.3f} {:>10.2f}\n",
-      r.size_bytes, r.count, to_string(r.dtype), to_string(r.op), static_cast<double>(r.time) / 1e6, r.algbw_gbps(),
+      r.size_bytes, r.count, to_string(r.dtype), op_text(r), static_cast<double>(r.time) / 1e6, r.algbw_gbps(),
       r.busbw_gbps(), r.wrong ? std::to_string(*r.wrong) : "n/a", r.algorithm, static_cast<double>(r.bound) / 1e6,
       r.efficiency(), r.wall_ms);
 }
@@ -268,7 +291,7 @@ std::string json_document(const AllReduceJob& job, const std::vector<std::string
     row["size_bytes"] = r.size_bytes;
     row["count"] = r.count;
     row["type"] = to_string(r.dtype);
-    row["redop"] = to_string(r.op);
+    row["redop"] = r.op ? nlohmann::ordered_json(to_string(*r.op)) : nlohmann::ordered_json(nullptr);
     row["algorithm"] = r.algorithm;
     row["time_us"] = static_cast<double>(r.time) / 1e6;
     row["algbw_gbps"] = r.algbw_gbps();

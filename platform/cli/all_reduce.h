@@ -63,7 +63,7 @@ struct AllReduceRow {
   uint64_t size_bytes = 0;
   uint64_t count = 0;  ///< elements
   DType dtype = DType::Float32;
-  ReduceOp op = ReduceOp::Sum;
+  std::optional<ReduceOp> op = ReduceOp::Sum;  ///< unset: nothing is reduced
   std::string algorithm;
   uint32_t ranks = 1;
   Ps time = 0;                    ///< simulated, first descriptor leaving to last completion arriving
@@ -128,6 +128,8 @@ Command collective_command(const std::string& name, AllReduceRunner runner);
 
 /// The options of all_reduce, for commands that add to them.
 boost::program_options::options_description all_reduce_options();
+/// \throws UsageError for options that say nothing to this collective (by its command's name)
+void require_meaning(const boost::program_options::variables_map& values, const std::string& collective);
 AllReduceOptions read_all_reduce_options(const boost::program_options::variables_map& values,
                                          const std::string& command);
 /// Loads the platform and checks what the options ask of it. \throws UsageError, ConfigError

@@ -128,7 +128,18 @@ void place(BenchOptions& o, const po::variables_map& values) {
   o.tensor = mesh[1];
 }
 
+void require_used(const BenchOptions& o, const po::variables_map& values) {
+  std::vector<const char*> unused;
+  if (o.bench == "tp_mlp") unused = {"heads", "kv-heads", "layers", "vocabulary", "rms-norm"};
+  if (o.bench == "tp_attention") unused = {"inner", "layers", "vocabulary", "rms-norm"};
+  for (const char* name : unused) {
+    if (values.count(name) == 0 || values[name].defaulted()) continue;
+    throw UsageError(fmt::format("--{}: {} has no use for it", name, o.bench));
+  }
+}
+
 void read_model(BenchOptions& o, const po::variables_map& values) {
+  require_used(o, values);
   constexpr uint64_t kMost = 1 << 16;
   o.hidden = number_of(values, "hidden", 1, kMost);
   o.heads = number_of(values, "heads", 1, kMost);
@@ -264,6 +275,7 @@ BenchOptions parse_bench_options(const std::string& bench, const Arguments& argu
     if (what != "placements") throw UsageError(fmt::format("--sweep: '{}': expected placements", what));
     if (bench != "tp_mlp") throw UsageError(fmt::format("--sweep: {} has none, tp_mlp has", bench));
     if (out.data != 1) throw UsageError("--sweep: expected a mesh of one dimension, e.g. --mesh 4");
+    if (!values["steps"].defaulted()) throw UsageError("--steps: --sweep runs every layout once");
     out.sweep = true;
   }
   if (values.count("csv") != 0) out.csv_file = values["csv"].as<std::string>();

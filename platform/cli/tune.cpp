@@ -27,7 +27,7 @@ po::options_description tune_options() {
 std::string verdict(const TuneRow& row) {
   const std::optional<double> margin = row.margin();
   if (!margin) return "no other";
-  if (*margin >= 0) return fmt::format("right by {:.1f} %", *margin * 100);
+  if (row.right()) return fmt::format("right by {:.1f} %", std::max(0.0, *margin) * 100);
   return fmt::format("wrong by {:.1f} %: {}", -*margin * 100, row.best().algorithm);
 }
 
@@ -49,6 +49,11 @@ std::optional<double> TuneRow::margin() const {
   Ps next = ~Ps{0};
   for (size_t i = 1; i < entries.size(); ++i) next = std::min(next, entries[i].time);
   return static_cast<double>(next) / static_cast<double>(choice().time) - 1;
+}
+
+bool TuneRow::right() const {
+  constexpr double kShownAsNothing = 0.0005;
+  return margin().value_or(0) > -kShownAsNothing;
 }
 
 TuneReport::TuneReport(const AllReduceJob& job, Io& io) : m_job(job), m_io(io) {
@@ -112,7 +117,7 @@ int TuneReport::finish(const std::exception* failure) {
   double lost = 0;
   for (const TuneRow& r : m_rows) {
     wrong += wrong_of(r);
-    right += r.margin().value_or(0) >= 0 ? 1 : 0;
+    right += r.right() ? 1 : 0;
     lost = std::max(lost, -r.margin().value_or(0));
   }
   if (!m_job.options.quiet && failure == nullptr) {
@@ -166,6 +171,13 @@ Command tune_command(std::vector<std::string> collectives, TuneRunner runner) {
     if (std::find(collectives.begin(), collectives.end(), collective) == collectives.end()) {
       throw UsageError(fmt::format("--collective: '{}' is none of {}{}", collective, fmt::join(collectives, ", "),
                                    did_you_mean(collective, collectives)));
+    }
+    require_meaning(values, collective);
+    if (options.explain) {
+      throw UsageError(fmt::format("--explain: tune does not say where the time went, {} --explain does", collective));
+    }
+    if (!values["repeat"].defaulted()) {
+      throw UsageError("--repeat: tune runs every algorithm once, simulated times do not differ between runs");
     }
     if (options.algorithm) throw UsageError("--algorithm: tune runs every algorithm that fits");
     if (options.topology_sweep) throw UsageError("--topology-sweep: tune takes one topology");

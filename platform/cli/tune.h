@@ -30,6 +30,8 @@ struct TuneRow {
   /// Where the choice is the fastest one: how much longer the next best takes. Else minus what would have been saved.
   /// Parts of 1; unset when there was nothing to choose.
   std::optional<double> margin() const;
+  /// What a better choice would have saved is nothing, to a tenth of a percent.
+  bool right() const;
 };
 
 class TuneReport {

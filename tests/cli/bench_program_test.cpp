@@ -18,7 +18,12 @@ using testing::HasSubstr;
 using testing::Not;
 
 const auto& run = test::run_program;
+const char* const kSmallMlp = " -c tiny --hidden 16 --sequence 6";
+const char* const kSmallAttention = " -c tiny --hidden 16 --heads 4 --sequence 6 --steps 1";
 const char* const kSmall = " -c tiny --hidden 16 --heads 4 --sequence 6 --vocabulary 22 --steps 1";
+const char* small(const std::string& bench) {
+  return bench == "tp_mlp" ? kSmallMlp : bench == "tp_attention" ? kSmallAttention : kSmall;
+}
 
 std::string text_of(const std::string& file) {
   std::ifstream in(file);
@@ -35,7 +40,7 @@ TEST(BenchProgram, EveryBenchIsRightOnTheSmallestMachine) {
                                                          {"fsdp_tp --mesh 1x2", "all_gather 1 + all_reduce 6,"},
                                                          {"fsdp_tp", "all_gather 6,"}};
   for (const auto& [bench, counts] : benches) {
-    const auto result = run(std::string("bench ") + bench + kSmall);
+    const auto result = run(std::string("bench ") + bench + small(bench));
     EXPECT_EQ(result.code, 0) << result.text;
     EXPECT_THAT(result.text, AllOf(HasSubstr(std::string("megatron and dtensor communicate alike: ") + counts),
                                    HasSubstr("# Wrong rows: 0 OK")))
@@ -59,7 +64,7 @@ TEST(BenchProgram, TheDefaultMachineHasASipPerRank) {
 
 TEST(BenchProgram, WritesFiles) {
   const std::string base = testing::TempDir() + "bench_program_test";
-  const auto result = run(std::string("bench tp_mlp") + kSmall + " -t bfloat16 --quiet --csv " + base + ".csv --json " +
+  const auto result = run(std::string("bench tp_mlp") + kSmallMlp + " -t bfloat16 --quiet --csv " + base + ".csv --json " +
                           base + ".json --trace " + base + ".trace --stats " + base + ".yaml");
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.text, "");
@@ -84,7 +89,7 @@ TEST(BenchProgram, WritesFiles) {
 
 TEST(BenchProgram, TraceShowsCollectivesInsideTheirOperations) {
   const std::string file = testing::TempDir() + "bench_program_nested.trace";
-  ASSERT_EQ(run(std::string("bench tp_attention") + kSmall + " --quiet --trace " + file).code, 0);
+  ASSERT_EQ(run(std::string("bench tp_attention") + kSmallAttention + " --quiet --trace " + file).code, 0);
   const observe::test::TraceFile trace(text_of(file));
   trace.expect_laminar();
   size_t nested = 0;
@@ -123,7 +128,7 @@ TEST(BenchProgram, TwoRunsPrintTheSameWithRouteGrantsAndWithout) {
 }
 
 TEST(BenchProgram, WithoutDataOrCheckTimesStay) {
-  const std::string command = std::string("bench tp_mlp") + kSmall;
+  const std::string command = std::string("bench tp_mlp") + kSmallMlp;
   const auto checked = run(command + " --csv /dev/stdout --quiet");
   for (const char* option : {" --no-check", " --set simulation.functional=false"}) {
     const auto unchecked = run(command + option + " --csv /dev/stdout --quiet");
@@ -135,7 +140,7 @@ TEST(BenchProgram, WithoutDataOrCheckTimesStay) {
 }
 
 TEST(BenchProgram, SweepRanksEveryLayout) {
-  const auto result = run(std::string("bench tp_mlp --sweep placements") + kSmall);
+  const auto result = run(std::string("bench tp_mlp --sweep placements") + kSmallMlp);
   EXPECT_EQ(result.code, 0) << result.text;
   EXPECT_THAT(result.text, AllOf(HasSubstr("x R up S(0) down S(1)"), HasSubstr("x S(1) up R down R"),
                                  HasSubstr("the cost model's choice: "), HasSubstr(" of 18 by simulated time"),
@@ -143,7 +148,7 @@ TEST(BenchProgram, SweepRanksEveryLayout) {
 }
 
 TEST(BenchProgram, TheCostModelCanBeTheMachines) {
-  const std::string sweep = std::string("bench tp_mlp --sweep placements") + kSmall;
+  const std::string sweep = std::string("bench tp_mlp --sweep placements") + kSmallMlp;
   const auto ring = run(sweep);
   const auto topology = run(sweep + " --cost-model topology");
   EXPECT_EQ(topology.code, 0) << topology.text;
@@ -175,6 +180,14 @@ TEST(BenchProgram, MistakesAreBadInput) {
       {"tp_mlp -c tiny --mesh 2x1 --batch 3", "3 sequences on 2 data-parallel ranks"},
       {"tp_mlp -c tiny -t int32", "expected float, half or bfloat16"},
       {"tp_mlp -c tiny --loss-parallel", "tp_mlp has no logits"},
+      {"tp_mlp -c tiny --layers 0", "--layers: tp_mlp has no use for it"},
+      {"tp_mlp -c tiny --heads 8", "--heads: tp_mlp has no use for it"},
+      {"tp_mlp -c tiny --kv-heads 8", "--kv-heads: tp_mlp has no use for it"},
+      {"tp_mlp -c tiny --vocabulary 8", "--vocabulary: tp_mlp has no use for it"},
+      {"tp_mlp -c tiny --rms-norm", "--rms-norm: tp_mlp has no use for it"},
+      {"tp_attention -c tiny --layers 2", "--layers: tp_attention has no use for it"},
+      {"tp_attention -c tiny --inner 8", "--inner: tp_attention has no use for it"},
+      {"tp_mlp -c tiny --sweep placements --steps 2", "--steps: --sweep runs every layout once"},
       {"tp_mlp -c tiny --cost-model x", "expected ring or topology"},
       {"tp_mlp -c tiny --sweep what", "expected placements"},
       {"tp_attention -c tiny --sweep placements", "tp_attention has none"},

@@ -26,6 +26,14 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
+bool has_root(const std::string& name) {
+  return name == "broadcast" || name == "reduce" || name == "gather" || name == "scatter";
+}
+
+bool reduces(const std::string& name) {
+  return name == "all_reduce" || name == "reduce_scatter" || name == "reduce";
+}
+
 class Collective : public testing::TestWithParam<const char*> {};
 
 TEST_P(Collective, IsRightForEverySizeTypeAndGroup) {
@@ -33,20 +41,45 @@ TEST_P(Collective, IsRightForEverySizeTypeAndGroup) {
   const auto all = run(name + " -c tiny -b 8 -e 256K -f 32 --explain 2>/dev/null");
   EXPECT_EQ(all.code, 0);
   EXPECT_THAT(all.text, AllOf(HasSubstr("# Wrong values: 0 OK"), HasSubstr("closed form"), HasSubstr("reduction")));
-  const auto group =
-      run(name + " -c ring4 --group '0, 2,3' --root 1 --cubes 2 -t bfloat16 -o avg -b 10K -e 10K --blocking 0");
+  const auto group = run(name + " -c ring4 --group '0, 2,3' --cubes 2 -t bfloat16 -b 10K -e 10K" +
+                         (has_root(name) ? " --root 1" : "") + (reduces(name) ? " -o avg" : "") +
+                         (name == "sendrecv" ? "" : " --blocking 0"));
   EXPECT_EQ(group.code, 0);
   EXPECT_THAT(group.text, AllOf(HasSubstr("3 ranks (rank = sip), group 0,2,3"), HasSubstr("# Wrong values: 0 OK")));
 }
 
 TEST_P(Collective, TakesEveryDtypeThatCanBeReduced) {
   for (const char* type : {"int8", "uint8", "int32", "int64", "bool"}) {
+    if (!reduces(GetParam())) {
+      const auto r = run(std::string(GetParam()) + " -c tiny -b 2000 -e 2000 -t " + type + " 2>&1");
+      EXPECT_EQ(r.code, 0) << type << '\n' << r.text;
+      continue;
+    }
     for (const char* op : {"sum", "avg", "max", "product"}) {
       const bool means_nothing = type == std::string("bool") && op == std::string("avg");
       const auto r = run(std::string(GetParam()) + " -c tiny -b 2000 -e 2000 -t " + type + " -o " + op + " 2>&1");
       EXPECT_EQ(r.code, means_nothing ? 2 : 0) << type << ' ' << op << '\n' << r.text;
     }
   }
+}
+
+TEST_P(Collective, OptionsThatSayNothingToItAreRefused) {
+  const std::string name = GetParam(), size = " -c tiny -b 1K -e 1K";
+  for (const std::string& command : {name, "tune --collective " + name}) {
+    const auto check = [&](const std::string& option, bool taken) {
+      const auto r = run(command + size + ' ' + option + " 2>&1");
+      EXPECT_EQ(r.code, taken ? 0 : 2) << command << ' ' << option << '\n' << r.text;
+      if (!taken) {
+        EXPECT_THAT(r.text, HasSubstr(name)) << option;
+      }
+    };
+    check("--root 0", has_root(name));
+    check("-o max", reduces(name));
+    check("--blocking 0", name != "sendrecv");
+  }
+  const auto r = run(name + size + " --quiet --csv /dev/stdout --json /dev/stderr 2>&1");
+  EXPECT_THAT(r.text, HasSubstr(reduces(name) ? ",float,sum," : ",float,n/a,"));
+  EXPECT_THAT(r.text, HasSubstr(reduces(name) ? "\"redop\": \"sum\"" : "\"redop\": null"));
 }
 
 TEST_P(Collective, WritesWhatIsAskedForAboutTheRun) {

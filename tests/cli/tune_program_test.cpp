@@ -36,6 +36,30 @@ TEST(Tune, MarginIsTheNextBestAgainstTheChoice) {
   row.entries.push_back(entry("d", 80));
   EXPECT_DOUBLE_EQ(*row.margin(), -0.2);
   EXPECT_EQ(row.best().algorithm, "d");
+  EXPECT_FALSE(row.right());
+}
+
+TEST(Tune, WhatIsWrongByNothingIsRight) {
+  AllReduceJob job;
+  std::ostringstream out;
+  Io io{out, out};
+  TuneReport report(job, io);
+  TuneRow row;
+  row.entries = {entry("a", 100000), entry("b", 99951)};  // 0.049 %
+  report.add(row);
+  row.entries[1].time = 99940;  // 0.06 %
+  report.add(row);
+  report.finish();
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("a: right by 0.0 %\n"), HasSubstr("a: wrong by 0.1 %: b\n"),
+                               HasSubstr("# auto is right for 1 of 2 sizes")));
+}
+
+TEST(Tune, RefusesWhatItWouldNotHeed) {
+  for (const char* option : {"--explain", "--repeat 2", "--algorithm ring", "--root 1", "--topology-sweep"}) {
+    const auto r = test::run_program(std::string("tune -c tiny -b 1K -e 1K ") + option + " 2>&1");
+    EXPECT_EQ(r.code, 2) << option;
+    EXPECT_THAT(r.text, HasSubstr(std::string(option).substr(0, std::string(option).find(' ')) + ": ")) << option;
+  }
 }
 
 TEST(Tune, TimesAreThoseOfARunByThatAlgorithm) {

@@ -50,7 +50,7 @@ AllReduceRow measure(Machine& machine, AllReduceJob& job, ccl::Collective collec
   const uint64_t size = count * item_bytes(arithmetic.first) * (whole ? 1 : n);
   const AllReduceRow row = Measurement(collective, job, machine, group, size).run();
   EXPECT_EQ(row.wrong, 0u) << row.algorithm << ' ' << row.size_bytes << " bytes of " << to_string(row.dtype) << ' '
-                           << to_string(row.op);
+                           << to_string(job.options.op);
   return row;
 }
 
