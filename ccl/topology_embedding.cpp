@@ -59,16 +59,13 @@ RingOrder cycle(uint32_t w, uint32_t h, bool wraps_x, bool wraps_y) {
   if (n <= 2) return {natural(n), {}};
   if (w == 1 || h == 1) {
     if (w == 1 ? wraps_y : wraps_x) return {natural(n), {}};
-    return {{},
-            fmt::format("a line of {} SIPs without wrap-around has no ring: use a torus_2d or a ring_1d, or the "
-                        "algorithm mesh_2d",
-                        n)};
+    return {{}, fmt::format("a line of {} SIPs without wrap-around has no ring: use a torus_2d or a ring_1d", n)};
   }
   if (n % 2 == 0) return {mesh_cycle(w, h), {}};
   if (wraps_x && wraps_y) return {odd_torus_cycle(w, h), {}};
   return {{},
-          fmt::format("a mesh of {}x{} SIPs has no Hamiltonian cycle (w*h is odd): use a torus_2d, an even number of "
-                      "rows or columns, or the algorithm mesh_2d",
+          fmt::format("a mesh of {}x{} SIPs has no Hamiltonian cycle (w*h is odd): use a torus_2d or an even number "
+                      "of rows or columns",
                       w, h)};
 }
 

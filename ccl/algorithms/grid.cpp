@@ -48,6 +48,8 @@ std::vector<Range> cut(const Range& range, uint32_t parts) {
   return out;
 }
 
+}  // namespace
+
 /// Words: colours, w, h, kinds of x and y, the cell.
 void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
   const uint32_t n = a.take32(), w = a.take32(), h = a.take32();
@@ -80,6 +82,8 @@ void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
   });
   phase([&](const Colour& c) { return along_first(c, Phases::AllGather); });
 }
+
+namespace {
 
 struct Kinds {
   AxisKind x, y;
@@ -145,21 +149,10 @@ double grid_seconds(const Colours& colours, const CostQuery& q) {
   return 2 * outer + inner + 2 * turn_seconds(q, cell);
 }
 
-AlgorithmModule grid_module(const char* name, bool torus, const Colours& colours, const char* doc) {
+/// Without a refusal.
+LaneModule grid_lane_module(const Colours& colours) {
   LaneModule lane;
   const auto grids = group_memo<GridOrder>([](const Group& g, uint32_t) { return grid_order(g); });
-  lane.refusal = [=](const Group& g) -> std::string {
-    const auto shared = grids->of(g);
-    const GridOrder& grid = *shared;
-    if (grid.order.empty()) {
-      return grid.refusal + "; ring, recursive_doubling and double_binary_tree run on any group";
-    }
-    if (torus && ((grid.w > 1 && !grid.wraps_x) || (grid.h > 1 && !grid.wraps_y))) {
-      return fmt::format("{} needs wrap-around links in every dimension, and a {} group of {}x{} has none: use mesh_2d",
-                         name, to_string(g.topology), grid.w, grid.h);
-    }
-    return {};
-  };
   lane.words = [=](const Group& g, uint32_t rank) -> std::vector<uint64_t> {
     const auto shared = grids->of(g);
     const GridOrder& grid = *shared;
@@ -182,6 +175,24 @@ AlgorithmModule grid_module(const char* name, bool torus, const Colours& colours
   };
   lane.time = [=](const CostQuery& q) { return grid_seconds(colours, q); };
   lane.order = [=](const Group& g, uint64_t count) { return grid_order_of_reduction(colours, g, count); };
+  return lane;
+}
+
+AlgorithmModule grid_module(const char* name, bool torus, const Colours& colours, const char* doc) {
+  LaneModule lane = grid_lane_module(colours);
+  const auto grids = group_memo<GridOrder>([](const Group& g, uint32_t) { return grid_order(g); });
+  lane.refusal = [=](const Group& g) -> std::string {
+    const auto shared = grids->of(g);
+    const GridOrder& grid = *shared;
+    if (grid.order.empty()) {
+      return grid.refusal + "; ring, recursive_doubling and double_binary_tree run on any group";
+    }
+    if (torus && ((grid.w > 1 && !grid.wraps_x) || (grid.h > 1 && !grid.wraps_y))) {
+      return fmt::format("{} needs wrap-around links in every dimension, and a {} group of {}x{} has none: use mesh_2d",
+                         name, to_string(g.topology), grid.w, grid.h);
+    }
+    return {};
+  };
   AlgorithmModule m = sip_all_reduce_module_of<grid_lane>(lane);
   m.name = name;
   m.traffic.passes = 4;  // of every dimension, and a link may be missing in either
@@ -191,6 +202,12 @@ AlgorithmModule grid_module(const char* name, bool torus, const Colours& colours
 }
 
 }  // namespace
+
+LaneModule mesh_lane_module() {
+  LaneModule lane = grid_lane_module({2, AxisKind::Line});
+  lane.refusal = [](const Group& g) { return grid_order(g).refusal; };
+  return lane;
+}
 
 std::vector<AlgorithmModule> grid_all_reduce_modules() {
   return {

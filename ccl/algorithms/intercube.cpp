@@ -1,11 +1,12 @@
 // All-reduce of a tensor that is partial over the cubes: every cube of every SIP holds a sum of its own. The mesh of
-// each SIP is reduced to the cube in its centre, these reduce between the SIPs by the bidirectional ring, and the
-// result is broadcast back over the mesh. reduce(S) + all-reduce(S) + broadcast(S), the mesh parts pipelined message by
-// message.
+// each SIP is reduced to the cube in its centre, these reduce between the SIPs, and the result is broadcast back over
+// the mesh. reduce(S) + all-reduce(S) + broadcast(S), the mesh parts pipelined message by message. Between the SIPs:
+//   intercube       the bidirectional ring
+//   intercube_mesh  mesh_2d, along lines, for rectangles of a grid without a Hamiltonian cycle, and lines
 //
 // Order of the reduction. Inside a SIP every cube takes its own contribution first, then the sums of its neighbours W,
-// E, N, S, as far as they are its children in the tree of cube_mesh.h. Between the SIPs: as ring_bidirectional.cpp. An
-// average divides by the ranks; the cubes' contributions are parts of one rank's tensor and are summed.
+// E, N, S, as far as they are its children in the tree of cube_mesh.h. Between the SIPs: as ring_bidirectional.cpp or
+// grid.cpp. An average divides by the ranks; the cubes' contributions are parts of one rank's tensor and are summed.
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -20,6 +21,7 @@ namespace {
 
 using tl::Axis;
 
+template <LaneAllReduce kAllReduce>
 void intercube_kernel(tl::Tl& tl, const tl::Args& args) {
   ModuleArguments a(args);
   const uint64_t count = a.take();
@@ -34,7 +36,7 @@ void intercube_kernel(tl::Tl& tl, const tl::Args& args) {
   reduce_to_root(tl, shape, cube, buffer);
   if (cube == tree_root(shape) && tl.num_programs(Axis::Sip) > 1) {
     tl.wait_all();
-    bidirectional_all_reduce(tl, take_ring_lane(a, a.output, count));
+    kAllReduce(tl, a, a.output, count);
   }
   if (cube == tree_root(shape)) tl.wait_all();
   broadcast_from_root(tl, shape, cube, buffer);
@@ -48,30 +50,23 @@ double mesh_seconds(const CostQuery& q) {
   return (depth + pieces - 1) * (q.cube_latency + q.bytes / pieces / q.cube_bandwidth);
 }
 
-}  // namespace
+void ring_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
+  bidirectional_all_reduce(tl, take_ring_lane(a, buffer, count));
+}
 
-AlgorithmModule intercube_module() {
-  LaneModule lane = ring_lane_module();
-  lane.time = bidirectional_seconds;
-  lane.order = [](const Group& g, uint64_t count) {
-    return name_leaves(bidirectional_order_of_reduction(count, g.size()), ring_order(g).order);
-  };
+AlgorithmModule module_between_cubes(const LaneModule& lane) {
   AlgorithmModule m = sip_all_reduce_module(lane);
-  m.name = "intercube";
-  m.kernel_name = "ccl_intercube";
-  m.doc = "tensor partial over the cubes: reduce to the centre of each mesh, ring between the SIPs, broadcast back";
   m.layouts = {CubeLayout::Partial};
-  m.kernel = intercube_kernel;
-  m.connections = [](const Group& g, const CollectiveShape&) {
+  m.connections = [connections = lane.connections](const Group& g, const CollectiveShape&) {
     std::vector<Connection> out;
     append_mesh_connections(g, out);
-    append_ring_connections(g, tree_root(CubeShape(g.cube_w, g.n_cubes)), out);
+    connections(g, tree_root(CubeShape(g.cube_w, g.n_cubes)), out);
     return out;
   };
-  m.time = [](const CostQuery& q) { return bidirectional_seconds(q) + 2 * mesh_seconds(q); };
+  m.time = [time = lane.time](const CostQuery& q) { return time(q) + 2 * mesh_seconds(q); };
   m.reduction_order = [order = lane.order](const Group& g, const CollectiveShape& shape) {
     if (shape.layout != CubeLayout::Partial && g.n_cubes > 1) {
-      throw std::invalid_argument("intercube has an order of reduction for partial tensors only");
+      throw std::invalid_argument("a reduction between cubes has an order of reduction for partial tensors only");
     }
     const CubeShape mesh(g.cube_w, g.n_cubes);
     std::vector<ReduceTree> trees = order(g, shape.count);
@@ -89,6 +84,39 @@ AlgorithmModule intercube_module() {
     return trees;
   };
   return m;
+}
+
+}  // namespace
+
+std::vector<AlgorithmModule> intercube_modules() {
+  LaneModule ring = ring_lane_module();
+  ring.refusal = [of_ring = ring.refusal](const Group& g) {
+    const std::string why = of_ring(g);
+    return why.empty() ? why : why + "; intercube_mesh runs on lines and rectangles without one";
+  };
+  ring.time = bidirectional_seconds;
+  ring.order = [](const Group& g, uint64_t count) {
+    return name_leaves(bidirectional_order_of_reduction(count, g.size()), ring_order(g).order);
+  };
+  AlgorithmModule by_ring = module_between_cubes(ring);
+  by_ring.name = "intercube";
+  by_ring.kernel_name = "ccl_intercube";
+  by_ring.doc =
+      "tensor partial over the cubes: reduce to the centre of each mesh, ring between the SIPs, broadcast back";
+  by_ring.kernel = intercube_kernel<ring_lane>;
+
+  LaneModule mesh = mesh_lane_module();
+  mesh.refusal = [of_mesh = mesh.refusal](const Group& g) {
+    const std::string why = of_mesh(g);
+    return why.empty() ? why : why + "; intercube runs on it";
+  };
+  AlgorithmModule by_mesh = module_between_cubes(mesh);
+  by_mesh.name = "intercube_mesh";
+  by_mesh.kernel_name = "ccl_intercube_mesh";
+  by_mesh.traffic.passes = 4;  // as mesh_2d
+  by_mesh.doc = "tensor partial over the cubes: as intercube, but along the lines of a mesh between the SIPs";
+  by_mesh.kernel = intercube_kernel<grid_lane>;
+  return {by_ring, by_mesh};
 }
 
 }  // namespace ahbm::ccl

@@ -25,7 +25,7 @@ void sip_all_reduce_kernel(tl::Tl& tl, const tl::Args& args, LaneAllReduce all_r
   ModuleArguments a(args);
   if (a.layout == CubeLayout::Partial) {
     throw std::invalid_argument(
-        "an all-reduce between SIPs reduces no partial sums of cubes: use the algorithm intercube");
+        "an all-reduce between SIPs reduces no partial sums of cubes: use the algorithm intercube or intercube_mesh");
   }
   const uint64_t count = a.take();
   const uint32_t cube_w = a.take32();
@@ -109,7 +109,8 @@ std::vector<ReduceTree> lanes_order_of_reduction(
     const Group& group, uint64_t count, CubeLayout layout,
     const std::function<std::vector<ReduceTree>(const Group&, uint64_t)>& lane_order) {
   if (layout == CubeLayout::Partial && group.n_cubes > 1) {
-    throw std::invalid_argument("no order of reduction for partial sums of cubes: use the algorithm intercube");
+    throw std::invalid_argument(
+        "no order of reduction for partial sums of cubes: use the algorithm intercube or intercube_mesh");
   }
   const uint32_t lanes = layout == CubeLayout::Replicated ? group.n_cubes : 1;
   std::vector<ReduceTree> out;

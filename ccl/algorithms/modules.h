@@ -13,7 +13,7 @@ namespace ahbm::ccl {
 
 AlgorithmModule ring_module();
 AlgorithmModule ring_bidirectional_module();
-AlgorithmModule intercube_module();
+std::vector<AlgorithmModule> intercube_modules();        ///< intercube, intercube_mesh
 std::vector<AlgorithmModule> grid_all_reduce_modules();  ///< torus_2d, mesh_2d and their forms with fewer colours
 std::vector<AlgorithmModule>
 pairwise_all_reduce_modules();                       ///< halving_doubling, recursive_doubling, double_binary_tree
@@ -56,6 +56,9 @@ AlgorithmModule sip_all_reduce_module_of(const LaneModule& lane) {
 
 /// The words and connections of the ring of a group: its size, a rank's position.
 LaneModule ring_lane_module();
+/// Those of mesh_2d, and what a lane of it does.
+LaneModule mesh_lane_module();
+void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count);
 Lane take_ring_lane(ModuleArguments& a, Addr buffer, uint64_t count);
 void append_ring_connections(const Group& group, uint32_t cube, std::vector<Connection>& out);
 

@@ -131,6 +131,10 @@ void bidirectional_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t co
 
 AlgorithmModule ring_bidirectional_module() {
   LaneModule lane = ring_lane_module();
+  lane.refusal = [of_ring = lane.refusal](const Group& g) {
+    const std::string why = of_ring(g);
+    return why.empty() ? why : why + "; mesh_2d runs on lines and rectangles without one";
+  };
   lane.time = bidirectional_seconds;
   lane.order = [](const Group& g, uint64_t count) {
     return name_leaves(bidirectional_order_of_reduction(count, g.size()), ring_order(g).order);

@@ -539,19 +539,35 @@ const ccl::AlgorithmModule& DistributedContext::named_module(const CclSettings& 
                   where, settings.module, fmt::join(names, ", "), settings.algorithm));
 }
 
+namespace {
+ccl::Group between_sips(const GroupState& g) {
+  ccl::Group out;
+  out.sips = g.sips;
+  out.topology = g.facts.topology;
+  out.sip_w = g.facts.sip_w;
+  out.sip_h = g.facts.sip_h;
+  out.machine_sips = g.facts.sips;
+  return out;
+}
+}  // namespace
+
 const ccl::AlgorithmModule& DistributedContext::choose_module(const GroupState& g, ccl::CubeLayout layout, ReduceOp op,
                                                               DType dtype) const {
   const ccl::AlgorithmModule* module = g.module;
   if (module->layouts.count(layout) == 0 || module->collective != ccl::Collective::AllReduce) {
+    // The first that does not refuse these SIPs, else the first.
+    const ccl::Group sips = between_sips(g);
+    const ccl::AlgorithmModule *first = nullptr, *fitting = nullptr;
     for (const std::string& name : g.settings.modules) {
-      const auto others = modules_of(g.settings, name);
-      const auto other = std::find_if(others.begin(), others.end(), [&](const ccl::AlgorithmModule* m) {
-        return m->collective == ccl::Collective::AllReduce && m->layouts.count(layout) != 0;
-      });
-      if (other == others.end()) continue;
-      module = *other;
-      break;
+      for (const ccl::AlgorithmModule* m : modules_of(g.settings, name)) {
+        if (fitting != nullptr || m->collective != ccl::Collective::AllReduce || m->layouts.count(layout) == 0)
+          continue;
+        if (first == nullptr) first = m;
+        if (!m->refusal || m->refusal(sips).empty()) fitting = m;
+      }
+      if (fitting != nullptr) break;
     }
+    if (first != nullptr) module = fitting != nullptr ? fitting : first;
   }
   if (module->collective != ccl::Collective::AllReduce) {
     throw NotImplementedError(

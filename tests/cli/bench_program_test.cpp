@@ -64,8 +64,8 @@ TEST(BenchProgram, TheDefaultMachineHasASipPerRank) {
 
 TEST(BenchProgram, WritesFiles) {
   const std::string base = testing::TempDir() + "bench_program_test";
-  const auto result = run(std::string("bench tp_mlp") + kSmallMlp + " -t bfloat16 --quiet --csv " + base + ".csv --json " +
-                          base + ".json --trace " + base + ".trace --stats " + base + ".yaml");
+  const auto result = run(std::string("bench tp_mlp") + kSmallMlp + " -t bfloat16 --quiet --csv " + base +
+                          ".csv --json " + base + ".json --trace " + base + ".trace --stats " + base + ".yaml");
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.text, "");
   const std::string csv = text_of(base + ".csv");

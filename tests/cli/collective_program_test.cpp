@@ -226,6 +226,29 @@ TEST(CollectiveCommand, ANamedAlgorithmIsNeverReplacedByAnother) {
   EXPECT_EQ(run("all_gather -c tiny -b 1K -e 1K --algorithm auto").code, 0);
 }
 
+TEST(CollectiveCommand, PartialTensorsOnMeshesWithoutARing) {
+  const std::string odd = " -c tiny --set system.sips.topology=mesh_2d --set system.sips.count=9 ";
+  const std::string partial = odd + "--layout partial -b 64K -e 64K";
+  const auto r = run("all_reduce" + partial);
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_THAT(r.text, AllOf(HasSubstr("0  intercube_mesh "), HasSubstr("# Wrong values: 0 OK")));
+  EXPECT_EQ(run("all_reduce" + partial + " --algorithm intercube_mesh").code, 0);
+  for (const char* algorithm : {"mesh_2d", "double_binary_tree"}) {
+    const auto other = run("all_reduce" + partial + " --algorithm " + algorithm);
+    EXPECT_EQ(other.code, 0) << algorithm;
+    EXPECT_THAT(other.text, AllOf(HasSubstr("reduces between SIPs only"), HasSubstr("0  intercube_mesh ")));
+  }
+  const auto ring = run("all_reduce" + partial + " --algorithm intercube 2>&1");
+  EXPECT_EQ(ring.code, 2);
+  EXPECT_THAT(ring.text,
+              AllOf(HasSubstr("has no Hamiltonian cycle"), HasSubstr("algorithms that fit: intercube_mesh")));
+  EXPECT_THAT(ring.text, Not(HasSubstr("algorithm mesh_2d")));
+  const auto line =
+      run("all_reduce -c tiny --set system.sips.topology=mesh_2d --set system.sips.count=3 --layout partial "
+          "--set system.sips.w=3 --set system.sips.h=1 -b 4K -e 4K");
+  EXPECT_EQ(line.code, 0) << line.text;
+}
+
 TEST(CollectiveCommand, ASweepSkipsTopologiesOnWhichTheAlgorithmCannotRun) {
   const auto r =
       run("all_reduce -c tiny --set system.sips.count=4 -b 4K -e 4K --algorithm torus_2d --topology-sweep --json "

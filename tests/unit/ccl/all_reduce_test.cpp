@@ -122,16 +122,42 @@ TEST(AllReduce, PartialOverCubes) {
 }
 
 TEST(AllReduce, PartialEveryOpAndDType) {
-  for (ReduceOp op : kOps) {
-    for (DType t : kDTypes) {
-      Case c;
-      c.algorithm = "intercube";
-      c.group = make_group(3, 2, 2);
-      c.count = 211;
-      c.layout = CubeLayout::Partial;
-      c.op = op;
-      c.dtype = t;
-      run_case(c);
+  for (const char* algorithm : {"intercube", "intercube_mesh"}) {
+    for (ReduceOp op : kOps) {
+      for (DType t : kDTypes) {
+        Case c;
+        c.algorithm = algorithm;
+        c.group = make_group(3, 2, 2);
+        c.count = 211;
+        c.layout = CubeLayout::Partial;
+        c.op = op;
+        c.dtype = t;
+        run_case(c);
+      }
+    }
+  }
+}
+
+TEST(AllReduce, PartialOverCubesOnGridsWithoutARing) {
+  struct Grid {
+    SipTopology topology;
+    uint32_t w, h;
+  };
+  for (const Grid& grid :
+       {Grid{SipTopology::Mesh2d, 3, 3}, Grid{SipTopology::Mesh2d, 3, 1}, Grid{SipTopology::Mesh2d, 1, 5},
+        Grid{SipTopology::Mesh2d, 2, 2}, Grid{SipTopology::Torus2d, 3, 3}, Grid{SipTopology::Ring1d, 5, 1},
+        Grid{SipTopology::Mesh2d, 1, 1}}) {
+    for (const Mesh& mesh : kMeshes) {
+      for (uint64_t count : {0, 1, 997}) {
+        Case c;
+        c.algorithm = "intercube_mesh";
+        c.group = make_group(grid.w * grid.h, mesh.w, mesh.h, mesh.n, grid.topology, grid.w, grid.h);
+        c.count = count;
+        c.layout = CubeLayout::Partial;
+        c.queues = queues(2, 160);
+        c.op = count == 1 ? ReduceOp::Avg : ReduceOp::Sum;
+        run_case(c);
+      }
     }
   }
 }
@@ -156,7 +182,7 @@ TEST(AllReduce, GridsRunOnTheirHamiltonianCycle) {
 
 // The reference is no copy of the kernel: here is the plain sum, which every order gives for small integers.
 TEST(AllReduce, ReferenceGivesThePlainSum) {
-  for (const char* algorithm : {"ring", "ring_bidirectional", "intercube"}) {
+  for (const char* algorithm : {"ring", "ring_bidirectional", "intercube", "intercube_mesh"}) {
     const AlgorithmModule& m = *builtin().find(algorithm);
     const CubeLayout layout = *m.layouts.begin();
     const Group g = make_group(5, 3, 2, 4);

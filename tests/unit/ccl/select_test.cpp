@@ -8,7 +8,9 @@
 namespace ahbm::ccl::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Group grid(SipTopology t, uint32_t w, uint32_t h) {
   return make_group(w * h, 1, 1, 0, t, w, h);
@@ -289,6 +291,23 @@ TEST(Select, FiguresOfThePlatform) {
   c.pe.dma_bytes_per_second = 64000000000;  // of two links at once each gets half
   const CostQuery narrow = platform_figures(c, g, lane_shape(1), kMiB);
   EXPECT_NEAR(link_bandwidth(narrow, 2), 32e9, 1e6);
+}
+
+// What has no ring is carried by intercube_mesh, what is no rectangle by intercube.
+TEST(Select, RefusalsOfPartialTensorsNameWhatWorks) {
+  const CollectiveShape shape = lane_shape(100, CubeLayout::Partial);
+  const auto refusal = [&](const char* module, const Group& g) {
+    return refusal_of(builtin(), *builtin().find(module), g, shape, machine(g));
+  };
+  const Group mesh = make_group(9, 2, 2, 0, SipTopology::Mesh2d, 3, 3);
+  EXPECT_THAT(refusal("intercube", mesh), AllOf(HasSubstr("has no Hamiltonian cycle"), Not(HasSubstr("mesh_2d;")),
+                                                HasSubstr("algorithms that fit: intercube_mesh")));
+  EXPECT_EQ(refusal("intercube_mesh", mesh), "");
+  EXPECT_THAT(refusal("mesh_2d", mesh), HasSubstr("algorithms that fit: intercube_mesh"));
+  Group corner = make_group(3, 2, 2, 0, SipTopology::Mesh2d, 3, 3);
+  corner.sips = {SipId{0}, SipId{1}, SipId{3}};
+  EXPECT_THAT(refusal("intercube_mesh", corner), HasSubstr("algorithms that fit: intercube"));
+  EXPECT_EQ(refusal("intercube", corner), "");
 }
 
 }  // namespace
