@@ -40,7 +40,7 @@ po::options_description all_reduce_options() {
   add_run("root", po::value<std::string>()->value_name("R")->default_value("0"),
           "root of broadcast, reduce, gather and scatter, counted in the group");
   add_run("blocking", po::value<std::string>()->value_name("0|1")->default_value("1"),
-          "0: start with async_op, then wait; not of sendrecv");
+          "0: start with async_op, then wait");
   add_run("topology-sweep", "the same on every SIP topology with as many SIPs");
   add_run("no-check", "do not compare the results with the reference");
   add_run("repeat", po::value<std::string>()->value_name("N")->default_value("1"), "runs, and rows, per size");
@@ -132,16 +132,16 @@ void require_meaning(const po::variables_map& values, const std::string& collect
   const auto among = [&collective](std::initializer_list<const char*> names) {
     return std::find(names.begin(), names.end(), collective) != names.end();
   };
-  const auto refuse = [&values](const char* option, const std::string& why) {
-    if (!values[option].defaulted()) throw UsageError(fmt::format("--{}: {}", option, why));
+  // One script for all collectives may name the default.
+  const auto refuse = [&values](const char* option, const char* default_value, const std::string& why) {
+    if (values[option].as<std::string>() != default_value) throw UsageError(fmt::format("--{}: {}", option, why));
   };
   if (!among({"broadcast", "reduce", "gather", "scatter"})) {
-    refuse("root", collective + " has none; broadcast, reduce, gather and scatter have");
+    refuse("root", "0", collective + " has none; broadcast, reduce, gather and scatter have");
   }
   if (!among({"all_reduce", "reduce_scatter", "reduce"})) {
-    refuse("op", collective + " reduces nothing; all_reduce, reduce_scatter and reduce do");
+    refuse("op", "sum", collective + " reduces nothing; all_reduce, reduce_scatter and reduce do");
   }
-  if (among({"sendrecv"})) refuse("blocking", "sendrecv is a batch, which is always started and then waited for");
 }
 
 AllReduceOptions read_all_reduce_options(const po::variables_map& values, const std::string& command) {

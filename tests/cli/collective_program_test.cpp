@@ -73,9 +73,9 @@ TEST_P(Collective, OptionsThatSayNothingToItAreRefused) {
         EXPECT_THAT(r.text, HasSubstr(name)) << option;
       }
     };
-    check("--root 0", has_root(name));
+    check("--root 1", has_root(name));
     check("-o max", reduces(name));
-    check("--blocking 0", name != "sendrecv");
+    check("--root 0 -o sum --blocking 0", true);
   }
   const auto r = run(name + size + " --quiet --csv /dev/stdout --json /dev/stderr 2>&1");
   EXPECT_THAT(r.text, HasSubstr(reduces(name) ? ",float,sum," : ",float,n/a,"));
