@@ -52,14 +52,13 @@ class LinkFigures {
   /// Bytes per second into (or out of) a SIP over all its links.
   uint64_t bandwidth(SipId sip, bool in) const { return in ? m_nodes[value(sip)].in : m_nodes[value(sip)].out; }
 
-  /// Largest sum of link latencies on the ways of least latency between one and others, there or back.
-  Ps farthest(SipId one, const std::vector<SipId>& others) const {
+  /// Largest sum of link latencies on the ways of least latency from one to others, or back: where links differ by
+  /// direction the two are not the same.
+  Ps farthest(SipId one, const std::vector<SipId>& others, bool back) const {
     Ps out = 0;
-    for (const bool back : {false, true}) {
-      const std::vector<Ps> least = latencies(one, back, others);
-      for (const SipId s : others) {
-        if (least[value(s)] != kNoWay) out = std::max(out, least[value(s)]);
-      }
+    const std::vector<Ps> least = latencies(one, back, others);
+    for (const SipId s : others) {
+      if (least[value(s)] != kNoWay) out = std::max(out, least[value(s)]);
     }
     return out;
   }
@@ -590,7 +589,9 @@ Ps collective_bound(const SipGraph& graph, Collective collective, uint64_t bytes
       if (!but || *but != r) bound = std::max(bound, over(each, links.bandwidth(group[r], in)));
     }
   };
-  const auto from_root = [&] { bound = std::max(bound, links.farthest(group[root], group)); };
+  // Nothing goes the other way: a slow link there holds up nobody.
+  const auto from_root = [&] { bound = std::max(bound, links.farthest(group[root], group, false)); };
+  const auto to_root = [&] { bound = std::max(bound, links.farthest(group[root], group, true)); };
   switch (collective) {
     case Collective::AllGather:
     case Collective::ReduceScatter:
@@ -606,11 +607,11 @@ Ps collective_bound(const SipGraph& graph, Collective collective, uint64_t bytes
       break;
     case Collective::Reduce:
       poorest(size, false, root);
-      from_root();
+      to_root();
       break;
     case Collective::Gather:
       bound = over(size * f, links.bandwidth(group[root], true));
-      from_root();
+      to_root();
       break;
     case Collective::Scatter:
       bound = over(size * f, links.bandwidth(group[root], false));
@@ -619,7 +620,7 @@ Ps collective_bound(const SipGraph& graph, Collective collective, uint64_t bytes
     case Collective::SendRecv:
       poorest(size, false, {});
       for (size_t r = 0; r < group.size(); ++r) {
-        bound = std::max(bound, links.farthest(group[r], {group[(r + 1) % group.size()]}));
+        bound = std::max(bound, links.farthest(group[r], {group[(r + 1) % group.size()]}, false));
       }
       break;
     default:

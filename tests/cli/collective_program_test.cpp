@@ -184,6 +184,25 @@ TEST(CollectiveCommand, TimesDoNotDependOnWhetherDataMoves) {
   }
 }
 
+// A link that is slow or absent in the direction that nothing takes is no lower bound of the run.
+TEST(CollectiveCommand, LinksMayDifferByDirection) {
+  const std::string ring =
+      " -c ring2 -b 1K -e 1K --root 0 --set 'sip_link.overrides=[{both_directions: false, latency: 5 us, ";
+  const std::string four = " -c peer_64B_50ns --set system.sips.count=4 --set 'sip_link.overrides=[";
+  for (const std::string& arguments :
+       {"broadcast" + ring + "from: 1, to: 0}]'", "scatter" + ring + "from: 1, to: 0}]'",
+        "reduce" + ring + "from: 0, to: 1}]'", "gather" + ring + "from: 0, to: 1}]'",
+        "broadcast" + four + "{from: 2, to: 3, both_directions: false, absent: true}]' " +
+            "--set system.sips.double_links=true -b 4 -e 4 --group 2,1,3,0 --root 3",
+        "sendrecv" + four +
+            "{from: 1, to: 2, absent: true}, {from: 0, to: 1, both_directions: false, latency: 5 us}, " +
+            "{from: 2, to: 3, latency: 3 us}]' -b 1K -e 1K"}) {
+    const auto r = run(arguments + " 2>&1");
+    EXPECT_EQ(r.code, 0) << arguments << '\n' << r.text;
+    EXPECT_THAT(r.text, HasSubstr("# Wrong values: 0 OK")) << arguments;
+  }
+}
+
 TEST(CollectiveCommand, ANamedAlgorithmThatDoesNotFitIsBadInput) {
   const std::pair<const char*, const char*> calls[] = {
       {"reduce_scatter", "reduce_scatter_direct"}, {"all_gather", "all_gather_direct"}, {"all_reduce", "direct"}};

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "models/core/config/load_config.h"
@@ -21,6 +22,25 @@ uint64_t bandwidth(const SipGraph& graph, SipId sip, bool in) {
   return sum;
 }
 
+/// Of the ways of least latency between all ends, by relaxing every link until nothing changes.
+Ps latency(const SipGraph& graph, SipId from, SipId to) {
+  std::map<SipId, Ps> least{{from, 0}};
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const SipGraph::DirectedLink& l : graph.directed_links()) {
+      const auto at = least.find(l.from);
+      if (at == least.end()) continue;
+      const Ps there = at->second + l.link.latency;
+      const auto [it, is_new] = least.emplace(l.to, there);
+      if (!is_new && it->second <= there) continue;
+      it->second = there;
+      changed = true;
+    }
+  }
+  const auto way = least.find(to);
+  return way == least.end() ? 0 : way->second;
+}
+
 Ps bound_by_all_pairs(const SipGraph& graph, Collective c, uint64_t bytes, const std::vector<SipId>& group,
                       uint32_t root) {
   const auto n = static_cast<uint32_t>(group.size());
@@ -31,16 +51,17 @@ Ps bound_by_all_pairs(const SipGraph& graph, Collective c, uint64_t bytes, const
   };
   Ps out = 0;
   for (uint32_t r = 0; r < n; ++r) {
-    const Ps from_root = r == root ? 0 : graph.diameter_latency({group[root], group[r]});
+    const Ps from_root = latency(graph, group[root], group[r]);
+    const Ps to_root = latency(graph, group[r], group[root]);
     switch (c) {
       case Collective::Broadcast:
         out = std::max({out, from_root, r == root ? 0 : over(size, group[r], true)});
         break;
       case Collective::Reduce:
-        out = std::max({out, from_root, r == root ? 0 : over(size, group[r], false)});
+        out = std::max({out, to_root, r == root ? 0 : over(size, group[r], false)});
         break;
       case Collective::Gather:
-        out = std::max({out, from_root, over(size * f, group[root], true)});
+        out = std::max({out, to_root, over(size * f, group[root], true)});
         break;
       case Collective::Scatter:
         out = std::max({out, from_root, over(size * f, group[root], false)});
@@ -50,11 +71,34 @@ Ps bound_by_all_pairs(const SipGraph& graph, Collective c, uint64_t bytes, const
             {out, over(size * f, group[r], true), over(size * f, group[r], false), graph.diameter_latency(group)});
         break;
       default:
-        out = std::max({out, over(size, group[r], false), graph.diameter_latency({group[r], group[(r + 1) % n]})});
+        out = std::max({out, over(size, group[r], false), latency(graph, group[r], group[(r + 1) % n])});
         break;
     }
   }
   return out;
+}
+
+// What goes one way is not bounded by a link that is slow the other way.
+TEST(CollectiveBound, OfOneWayIsThatOfTheWayThatIsTaken) {
+  SystemConfig config = load_system_config("ring2");
+  LinkOverride slow;
+  slow.from = SipId{1};
+  slow.to = SipId{0};
+  slow.both_directions = false;
+  slow.latency = us(5);
+  config.link_overrides.push_back(slow);
+  const SipGraph graph(config);
+  const std::vector<SipId> both{SipId{0}, SipId{1}};
+  for (const Collective c : {Collective::Broadcast, Collective::Scatter}) {
+    EXPECT_LT(collective_bound(graph, c, 4, both, 0), us(5)) << ccl::to_string(c);
+    EXPECT_GE(collective_bound(graph, c, 4, both, 1), us(5)) << ccl::to_string(c);
+  }
+  for (const Collective c : {Collective::Reduce, Collective::Gather}) {
+    EXPECT_GE(collective_bound(graph, c, 4, both, 0), us(5)) << ccl::to_string(c);
+    EXPECT_LT(collective_bound(graph, c, 4, both, 1), us(5)) << ccl::to_string(c);
+  }
+  // A sends to B and B to A: the slow way is one of them.
+  EXPECT_GE(collective_bound(graph, Collective::SendRecv, 4, both, 0), us(5));
 }
 
 TEST(CollectiveBound, IsThatOfEveryRank) {
