@@ -376,7 +376,7 @@ void Context::spawn(const std::function<void(uint32_t)>& fn, uint32_t nprocs) {
     sc_core::wait(limit, spawned.changed);
     // Two ranks may end in one delta cycle: the second notification finds everything counted already.
     if (sc_core::sc_time_stamp() - begin < limit) continue;
-    if (spawned.failed || spawned.unfinished != unfinished || m_device.progress() != progress) continue;
+    if (spawned.failed || spawned.unfinished != unfinished || !m_device.stands_still(progress)) continue;
     std::vector<StallRow> rows;
     for (uint32_t r = 0; r < nprocs; ++r) {
       if (spawned.ranks[r].ended) continue;

@@ -94,6 +94,21 @@ std::vector<PeLocation> LaunchState::pending_pes() const {
   return out;
 }
 
+/// What the calling thread waits for, until it dies.
+class Device::Registered {
+ public:
+  Registered(Device& device, Waiting waiting) : m_device(device), m_thread(current_process()) {
+    m_device.m_waiting[m_thread] = std::move(waiting);
+  }
+  ~Registered() { m_device.m_waiting.erase(m_thread); }
+  Registered(const Registered&) = delete;
+  Registered& operator=(const Registered&) = delete;
+
+ private:
+  Device& m_device;
+  const sc_core::sc_process_handle m_thread;
+};
+
 // --- register access
 
 class Device::Bus : public ccl::BusAccess {
@@ -105,7 +120,7 @@ class Device::Bus : public ccl::BusAccess {
     if (m_device.before_bus_write) m_device.before_bus_write(address);
     const auto t = m_device.m_system.host_bridge.write(address, data, bytes);
     check_response(t, "register write", address, bytes, m_device.m_system.faults());
-    m_device.note_activity();
+    m_device.note_transfer(t);
     m_done = std::max(m_done, t.done);
     if (t.sent > models::now_ps() + kBusBatch) wait_until(t.sent);
   }
@@ -115,7 +130,7 @@ class Device::Bus : public ccl::BusAccess {
     flush();
     const auto t = m_device.m_system.host_bridge.read(address, data, bytes);
     check_response(t, "register read", address, bytes, m_device.m_system.faults());
-    m_device.note_activity();
+    m_device.note_transfer(t);
     wait_until(t.done);
   }
 
@@ -206,15 +221,27 @@ const HbmAllocator& Device::allocator(SipId sip, CubeId cube) const {
 
 // --- transfers
 
+void Device::note_transfer(const models::HostBridge::Timing& t) {
+  note_activity();
+  m_under_way_until = std::max(m_under_way_until, t.done);
+}
+
+Device::Waiting Device::transfer(const char* verb, const char* direction, Addr address, uint64_t bytes) const {
+  return {fmt::format("{} of {} bytes", verb, bytes),
+          [=] { return fmt::format("the transfer {} {}", direction, describe(decode(address, config().map_shape()))); },
+          nullptr};
+}
+
 void Device::upload(Addr address, const void* data, uint64_t bytes) {
   check_thread("upload");
+  const Registered registered(*this, transfer("upload", "to", address, bytes));
   const auto* from = static_cast<const uint8_t*>(data);
   Ps done = 0;
   for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
     const uint64_t n = std::min(kPieceBytes, bytes - at);
     const auto t = m_system.host_bridge.write(address + at, from == nullptr ? nullptr : from + at, n);
     check_response(t, "upload", address + at, n, m_system.faults());
-    note_activity();
+    note_transfer(t);
     done = std::max(done, t.done);
     wait_until(t.sent);
   }
@@ -223,12 +250,13 @@ void Device::upload(Addr address, const void* data, uint64_t bytes) {
 
 void Device::download(Addr address, void* data, uint64_t bytes) {
   check_thread("download");
+  const Registered registered(*this, transfer("download", "from", address, bytes));
   auto* to = static_cast<uint8_t*>(data);
   for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
     const uint64_t n = std::min(kPieceBytes, bytes - at);
     const auto t = m_system.host_bridge.read(address + at, to == nullptr ? nullptr : to + at, n);
     check_response(t, "download", address + at, n, m_system.faults());
-    note_activity();
+    note_transfer(t);
     wait_until(t.done);
   }
 }
@@ -281,15 +309,6 @@ const tl::KernelRegistry::Entry& Device::checked_kernel(const LaunchRequest& req
     }
   }
   return *kernel;
-}
-
-/// Megabytes of argument blocks take longer than the stall limit, and something does move meanwhile.
-void Device::wait_for_writes(Ps sent) {
-  const Ps slice = config().simulation.stall_limit / 2 + 1;
-  while (models::now_ps() < sent) {
-    wait_until(std::min(sent, models::now_ps() + slice));
-    note_activity();
-  }
 }
 
 std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests,
@@ -376,13 +395,14 @@ std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests,
       descriptors.push_back(d);
 
       const auto t = bridge.write(d.arg_address, block.data(), block.size());
+      note_transfer(t);
       if (t.status != tlm::TLM_OK_RESPONSE) {
         state->m_parts.back().refused = "its argument block " + response_text(t.status);
       }
       sent = std::max(sent, t.sent);
     }
   }
-  wait_for_writes(sent);
+  wait_until(sent);
   if (ready) ready(unsent.launches);
 
   const Ps first_sent = models::now_ps();
@@ -395,18 +415,18 @@ std::vector<Launch> Device::launch_all(std::vector<LaunchRequest> requests,
       m_tags[part.tag] = {state, i};
       if (part.refused.empty()) {
         const auto t = bridge.write(pe_sfr_address(part.pe, pe_regs::offset::LAUNCH), &d, sizeof d, 8);
+        note_transfer(t);
         sent = std::max(sent, t.sent);
         if (t.status != tlm::TLM_OK_RESPONSE) part.refused = "its descriptor " + response_text(t.status);
       }
       part.sent = true;  // from here on a completion ends it, or the refusal here
-      note_activity();
       if (!part.refused.empty()) {
         part.status = static_cast<uint16_t>(launch::Status::Aborted);
         complete(state, i, models::now_ps());
       }
     }
   }
-  wait_for_writes(sent);
+  wait_until(sent);
   return unsent.launches;
 }
 
@@ -494,12 +514,15 @@ uint32_t Device::epoch_of(const PeLocation& pe) const {
   return static_cast<uint32_t>(pe_regs::STATUS_EPOCH.of(status));
 }
 
-/// Waits for a launch as long as one PE after the other completes. False: none did for the stall limit.
+/// Waits for a launch as long as one PE after the other completes. False: none did for the stall limit, which counts
+/// from the end of what is under way (an abort on its way there), and the completion's way back.
 bool Device::ends_by_itself(const Launch& launch) const {
-  const sc_core::sc_time limit = models::to_sc_time(config().simulation.stall_limit);
+  const Ps limit = config().simulation.stall_limit + config().host_link.latency;
   while (!launch->completed()) {
     const size_t pending = launch->m_pending;
-    sc_core::wait(limit, launch->m_changed);
+    const Ps now = models::now_ps();
+    const Ps ahead = std::max(under_way_until(), now) - now;
+    sc_core::wait(models::to_sc_time(ahead + limit), launch->m_changed);
     if (launch->m_pending == pending) return false;
   }
   return true;
@@ -514,6 +537,7 @@ void Device::give_up(const Launch& launch) {
   Ps done = models::now_ps();
   for (const PeLocation& pe : launch->pending_pes()) {
     const auto t = m_system.host_bridge.write(pe_sfr_address(pe, pe_regs::offset::CTRL), &reset, 1);
+    note_transfer(t);
     done = std::max(done, t.done);  // a PE that refuses is held in reset already
   }
   wait_until(done + 1);  // a reset takes effect when it has arrived, at that instant but maybe after this thread
@@ -545,6 +569,7 @@ void Device::abort(const Launch& launch) {
   const auto abort = static_cast<uint8_t>(pe_regs::CTRL_ABORT.place(1));
   for (const PeLocation& pe : launch->pending_pes()) {
     const auto t = m_system.host_bridge.write(pe_sfr_address(pe, pe_regs::offset::CTRL), &abort, 1);
+    note_transfer(t);
     wait_until(t.sent);
   }
 }
@@ -577,15 +602,9 @@ void Device::throw_failure(const Launch& launch) {
 void Device::await(const sc_core::sc_event& event, const std::function<bool()>& done, Waiting waiting) {
   check_thread("a wait");
   if (done()) return;
-  const sc_core::sc_process_handle self = current_process();
-  struct Registered {
-    Device& device;
-    const sc_core::sc_process_handle& thread;
-    ~Registered() { device.m_waiting.erase(thread); }
-  } registered{*this, self};
-  m_waiting[self] = std::move(waiting);
+  const Registered registered(*this, std::move(waiting));
 
-  if (m_supervised.count(self) != 0) {
+  if (m_supervised.count(current_process()) != 0) {
     while (!done()) sc_core::wait(event);
     return;
   }
@@ -595,8 +614,12 @@ void Device::await(const sc_core::sc_event& event, const std::function<bool()>& 
     const sc_core::sc_time begin = sc_core::sc_time_stamp();
     sc_core::wait(limit, event);
     const bool timed_out = sc_core::sc_time_stamp() - begin >= limit;
-    if (timed_out && !done() && progress() == before) throw stall_error(stall_rows());
+    if (timed_out && !done() && stands_still(before)) throw stall_error(stall_rows());
   }
+}
+
+bool Device::stands_still(uint64_t before) const {
+  return progress() == before && under_way_until() < models::now_ps();
 }
 
 void Device::supervise(const sc_core::sc_process_handle& thread, bool on) {

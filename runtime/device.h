@@ -5,6 +5,7 @@
 // Device; anything else is a std::runtime_error that says so.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <list>
 #include <map>
@@ -190,6 +191,10 @@ class Device {
   /// Grows with every activity of the machine or of the host towards it.
   uint64_t progress() const { return m_system.progress() + m_activity; }
   void note_activity() { ++m_activity; }
+  /// Latest end of the transfers, launches and computing that have begun. As long as it lies ahead nothing has stalled.
+  Ps under_way_until() const { return std::max(m_system.under_way_until(), m_under_way_until); }
+  /// Nothing has moved since `progress()` was `before`, and nothing is under way.
+  bool stands_still(uint64_t before) const;
   /// Rows for everything that waits now.
   std::vector<StallRow> stall_rows() const;
   std::vector<StallRow> rows_of(const Waiting& waiting, const std::string& who) const;
@@ -206,14 +211,16 @@ class Device {
 
  private:
   class Bus;
+  class Registered;
   struct TagUse {
     Launch launch;
     size_t part = 0;
   };
   void on_completion(const models::CompletionEvent& event);
   void complete(const Launch& launch, size_t part, Ps arrived);
+  void note_transfer(const models::HostBridge::Timing& t);
+  Waiting transfer(const char* verb, const char* direction, Addr address, uint64_t bytes) const;
   uint32_t take_tag(const std::string& kernel);
-  void wait_for_writes(Ps sent);
   bool ends_by_itself(const Launch& launch) const;
   const tl::KernelRegistry::Entry& checked_kernel(const LaunchRequest& request) const;
   void throw_failure(const Launch& launch);
@@ -234,6 +241,7 @@ class Device {
   sc_core::sc_event m_turn_over;
   uint64_t m_unexpected_completions = 0;
   uint64_t m_activity = 0;
+  Ps m_under_way_until = 0;  ///< of the host's own transfers
   uint32_t m_last_group_id = 0;
   std::map<sc_core::sc_process_handle, Waiting> m_waiting;
   std::map<sc_core::sc_process_handle, std::string> m_labels;

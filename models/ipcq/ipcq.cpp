@@ -261,7 +261,7 @@ SendSlot Ipcq::take_send_slot(QpId qp, uint32_t message_bytes) {
   ++stats.messages_sent;
   stats.bytes_sent += message_bytes;
   if (q->queue.sent() - q->queue.credited() == c.peer_slots) ++stats.credits_exhausted;
-  ++*m_parts.progress;
+  m_parts.progress->note();
   return slot;
 }
 
@@ -325,7 +325,8 @@ tlm::tlm_response_status Ipcq::notify(uint32_t id, uint64_t bytes, uint32_t epoc
       q != nullptr ? q->queue.notify(bytes, at, m_parts.config->ipcq.notify_latency) : QpResult::Disabled;
   switch (result) {
     case QpResult::Ok: {
-      ++*m_parts.progress;
+      m_parts.progress->note();
+      m_parts.progress->note_until(q->queue.last_ready());
       q->stats.high_water = std::max(q->stats.high_water, q->queue.arrived() - q->queue.released());
       if (m_tap != nullptr) {
         tell(observe::EventKind::Message, id, q->queue.last_ready(), q->queue.last_ready(), 1, q->queue.arrived() - 1,
@@ -354,7 +355,8 @@ tlm::tlm_response_status Ipcq::credit(uint32_t id, uint64_t slots, uint32_t epoc
   Qp* q = find(id);
   const QpResult result = q != nullptr ? q->queue.add_credits(slots, at) : QpResult::Disabled;
   if (result == QpResult::Ok) {
-    ++*m_parts.progress;
+    m_parts.progress->note();
+    m_parts.progress->note_until(at);
     if (m_tap != nullptr) tell(observe::EventKind::Credit, id, at, at, slots);
     if (m_listener != nullptr) m_listener->on_credit(QpId{id}, at);
     return tlm::TLM_OK_RESPONSE;

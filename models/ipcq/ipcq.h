@@ -7,6 +7,7 @@
 #include <tlm>
 #include <vector>
 
+#include "models/core/progress.h"
 #include "models/core/registers/register_block.h"
 #include "models/ipcq/ipcq_port.h"
 #include "models/pe/tcm.h"
@@ -31,7 +32,7 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
     IpcqHost* host;
     uint32_t flat_pe;
     Addr pe_base;
-    uint64_t* progress;
+    Progress* progress;
   };
   Ipcq(const sc_core::sc_module_name& name, const Parts& parts);
   ~Ipcq() override;

@@ -5,7 +5,7 @@
 
 namespace ahbm::models {
 
-Dma::Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, uint64_t& progress,
+Dma::Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, Progress& progress,
          FaultInjector& faults)
     : m_config(config),
       m_payloads(payloads),
@@ -27,7 +27,7 @@ PooledPayload& Dma::prepare(tlm::tlm_command command, Addr address, uint8_t* dat
   p.set_streaming_width(static_cast<unsigned>(bytes));
   p.origin.flat_pe = m_flat_pe;
   p.origin.launch_tag = m_tag;
-  ++m_progress;
+  m_progress.note();
   return p;
 }
 
@@ -50,6 +50,7 @@ Dma::Result Dma::write(Ps start, Addr dst, const uint8_t* src, uint64_t bytes) {
   r.taken = t.tail;
   m_initiator.transport(p, m_routes.to(dst));
   r.done = t.tail;
+  m_progress.note_until(r.done);
   r.status = p.get_response_status();
   p.release();
   ++m_out_stats.transfers;
@@ -100,6 +101,7 @@ Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, 
     m_initiator.transport(p, route);
   }
   r.done = t.tail;
+  m_progress.note_until(r.done);
   r.status = p.get_response_status();
   if (walks) p.clear_extension(&p.notify);
   t.notify = nullptr;
@@ -160,6 +162,7 @@ Dma::Result Dma::read(Ps now, Addr src, uint8_t* dst, uint64_t bytes) {
     m_tcm.port().pass(now, t);
   }
   r.taken = r.done = t.tail;
+  m_progress.note_until(r.done);
   p.release();
   ++m_in_stats.transfers;
   m_in_stats.bytes += bytes;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/core/config/system_config.h"
+#include "models/core/progress.h"
 #include "models/ipcq/ipcq_port.h"
 #include "models/pe/tcm.h"
 #include "models/tlm/route.h"
@@ -25,7 +26,7 @@ class Dma {
     tlm::tlm_response_status status = tlm::TLM_INCOMPLETE_RESPONSE;
   };
 
-  Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, uint64_t& progress,
+  Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t flat_pe, Progress& progress,
       FaultInjector& faults);
   void bind(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) {
     m_initiator.bind(first, route_epoch, m_config.simulation.route_grants);
@@ -70,7 +71,7 @@ class Dma {
   Tcm& m_tcm;
   uint32_t m_flat_pe;
   uint32_t m_tag = 0, m_group = 0, m_seq = 0;
-  uint64_t& m_progress;
+  Progress& m_progress;
   FaultInjector& m_faults;
   RoutedInitiator m_initiator;
   Hop m_out, m_in;

@@ -48,7 +48,8 @@ void Executor::enqueue(const launch::Descriptor& descriptor, Ps at) {
   m_queue.push_back({descriptor, at});
   m_stats.queue_high_water = std::max(m_stats.queue_high_water, queued());
   if (m_tap != nullptr) tell(observe::EventKind::Launch, std::max(at, now_ps()), at, 1);
-  ++*m_parts.progress;
+  m_parts.progress->note();
+  m_parts.progress->note_until(at);
   if (!m_spawned) {
     m_parts.wakes->wake(*this, now_ps());  // spawns
   } else {
@@ -308,7 +309,9 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
   const Addr sfr = pe_sfr_address(m_parts.location, 0);
   try {
     signals();
-    sleep_until(now_ps() + m_parts.config->pe.launch_dispatch);
+    const Ps dispatched = now_ps() + m_parts.config->pe.launch_dispatch;
+    m_parts.progress->note_until(dispatched);
+    sleep_until(dispatched);
     const tl::KernelRegistry::Entry* kernel = m_parts.kernels->find(d.kernel_id);
     if (kernel == nullptr) {
       m_parts.sfr->record_error(pe::ERROR_BITS_KERNEL.mask(), sfr + pe::offset::LAUNCH);
@@ -400,8 +403,9 @@ void Executor::complete(const launch::Descriptor& descriptor, launch::Status sta
   if (!p.is_response_ok()) {
     m_parts.sfr->record_error(pe::ERROR_BITS_BAD_ADDRESS.mask(), descriptor.completion_address);
   }
+  m_parts.progress->note();
+  m_parts.progress->note_until(p.transit.transit.tail);
   p.release();
-  ++*m_parts.progress;
 }
 
 void Executor::fault(const char* what, Addr address, tlm::tlm_response_status status) {
@@ -566,13 +570,17 @@ void Executor::dma_store(Addr dst, const uint8_t* src, uint64_t bytes, uint64_t 
 }
 
 uint64_t Executor::vector_time(uint64_t elements, uint64_t ready) {
-  ++*m_parts.progress;
-  return m_parts.compute->vector(now_ps(), ready, elements);
+  const Ps end = m_parts.compute->vector(now_ps(), ready, elements);
+  m_parts.progress->note();
+  m_parts.progress->note_until(end);
+  return end;
 }
 
 uint64_t Executor::mac_time(uint64_t m, uint64_t n, uint64_t k, uint64_t ready) {
-  ++*m_parts.progress;
-  return m_parts.compute->macs(now_ps(), ready, m, n, k);
+  const Ps end = m_parts.compute->macs(now_ps(), ready, m, n, k);
+  m_parts.progress->note();
+  m_parts.progress->note_until(end);
+  return end;
 }
 
 }  // namespace ahbm::models

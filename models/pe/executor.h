@@ -9,6 +9,7 @@
 #include <systemc>
 
 #include "models/core/launch.h"
+#include "models/core/progress.h"
 #include "models/pe/move_engine.h"
 #include "models/pe/sfr_block.h"
 #include "models/pe/wake_queue.h"
@@ -39,7 +40,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
     ComputeModel* compute;
     SfrPart* sfr;
     PeLocation location;
-    uint64_t* progress;
+    Progress* progress;
     FaultInjector* faults;
     WakeQueue* wakes;
     bool foreign_parts;  ///< of the user's, which may wait: then only threads call them

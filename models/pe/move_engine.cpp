@@ -449,7 +449,7 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
       p.slot_offset[s] = static_cast<uint32_t>(message->tcm_offset);
       p.slots_held = true;
       ++m_stats.messages_received;
-      ++*m_parts.progress;
+      m_parts.progress->note();
       if (++m.received[s] == m.pieces) {
         pass_on(lane.receiving, lane.receiver);
         break;
@@ -499,7 +499,8 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
     }
     p.taken = p.acc_ready;
     ++m.computed;
-    ++*m_parts.progress;
+    m_parts.progress->note();
+    m_parts.progress->note_until(p.acc_ready);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "models/core/ipcq_protocol.h"
+#include "models/core/progress.h"
 #include "models/core/ring_buffer.h"
 #include "models/ipcq/ipcq_port.h"
 #include "models/pe/compute.h"
@@ -45,7 +46,7 @@ class MoveEngine {
     ComputeModel* compute;
     Scratch* scratch;
     Tcm* tcm;
-    uint64_t* progress;  ///< counts activity for stall detection
+    Progress* progress;  ///< counts activity for stall detection
   };
   explicit MoveEngine(const Parts& parts) : m_parts(parts), m_functional(parts.config->simulation.functional) {}
 

@@ -9,6 +9,7 @@
 #include <tlm>
 
 #include "models/core/config/system_config.h"
+#include "models/core/progress.h"
 #include "models/tl/kernel_registry.h"
 #include "models/tlm/extensions.h"
 #include "models/tlm/payload_pool.h"
@@ -23,12 +24,12 @@ struct SystemParts;
 class FaultInjector;
 class WakeQueue;
 
-/// What every module of one System shares: configuration, kernels, payloads and the progress count of stall detection.
+/// What every module of one System shares: configuration, kernels, payloads and what stall detection looks at.
 struct SystemServices {
   const SystemConfig* config = nullptr;
   const tl::KernelRegistry* kernels = nullptr;
   PayloadPool* payloads = nullptr;
-  uint64_t* progress = nullptr;
+  Progress* progress = nullptr;
   uint64_t* route_epoch = nullptr;      ///< grows whenever granted routes stop being valid
   const SystemParts* parts = nullptr;   ///< in place of shipped ones (models/system/parts.h); null: none
   FaultInjector* faults = nullptr;      ///< null: none can happen

@@ -146,6 +146,7 @@ void SipBlock::forward(const tlm::tlm_generic_payload& trans, Ps when) {
   transit.wire_payload = kSlotBytes;
   transit.channel = Channel::Control;
   call_next(*host_out.get_interface(0), message, transit);
+  if (m_services.progress != nullptr) m_services.progress->note_until(transit.tail);
   message.release();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/core/config/system_config.h"
+#include "models/core/progress.h"
 #include "models/fabric/fabric_plan.h"
 #include "models/fabric/link.h"
 #include "models/fault/fault_injector.h"
@@ -32,7 +33,7 @@ class System : public sc_core::sc_module {
   const SystemConfig m_config;
   tl::KernelRegistry& m_kernels;
   const SystemParts m_parts;
-  uint64_t m_progress = 0;
+  Progress m_progress;
   uint64_t m_route_epoch = 0;
   PayloadPool m_payloads;
   FaultInjector m_faults;
@@ -53,8 +54,10 @@ class System : public sc_core::sc_module {
   const SystemServices& services() const { return m_services; }
   Sip& sip(SipId id) { return *m_sips.at(id); }
   Pe& pe(const PeLocation& at) { return sip(at.sip).cube(at.cube).pe(at.pe); }
-  /// Counts IPCQ, DMA, launch and compute activity: equal twice means nothing moved in between.
-  uint64_t progress() const { return m_progress; }
+  /// Counts IPCQ, DMA, launch and compute activity: equal twice means that nothing began in between.
+  uint64_t progress() const { return m_progress.count; }
+  /// Latest end of all that has begun, credits on their way included: before it a stall cannot be told.
+  Ps under_way_until() const { return m_progress.until; }
   /// From now on granted routes are walked again: call it after changing a link or putting a probe on a hop.
   void invalidate_routes() { ++m_route_epoch; }
   /// Arms a fault from now on, beside those of `SystemConfig::faults`; its `at` is an absolute simulated time. Answers

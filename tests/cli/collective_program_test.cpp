@@ -203,6 +203,15 @@ TEST(CollectiveCommand, LinksMayDifferByDirection) {
   }
 }
 
+TEST(CollectiveCommand, WhatTakesLongerThanTheStallLimitIsNoStall) {
+  for (const char* slow : {"sip_link.latency=2 ms", "host_link.latency=2 ms", "pe.launch_dispatch=2 ms",
+                           "hbm.latency=2 ms", "sip_link.bandwidth=1 MB/s", "host_link.bandwidth=10 MB/s"}) {
+    const auto r = run(std::string("all_reduce -c tiny -b 64K -e 64K --set '") + slow + "' 2>&1");
+    EXPECT_EQ(r.code, 0) << slow << '\n' << r.text;
+    EXPECT_THAT(r.text, HasSubstr("# Wrong values: 0 OK")) << slow;
+  }
+}
+
 TEST(CollectiveCommand, ANamedAlgorithmThatDoesNotFitIsBadInput) {
   const std::pair<const char*, const char*> calls[] = {
       {"reduce_scatter", "reduce_scatter_direct"}, {"all_gather", "all_gather_direct"}, {"all_reduce", "direct"}};

@@ -427,6 +427,73 @@ TEST_F(TroubleTest, MegabytesOfArgumentsAreNoStall) {
   });
 }
 
+/// One part of the machine for which every step takes longer than the stall limit.
+struct Slow {
+  const char* name;
+  void (*make)(SystemConfig&);
+};
+void PrintTo(const Slow& s, std::ostream* os) {
+  *os << s.name;
+}
+
+class SlowMachines : public TroubleTest, public testing::WithParamInterface<Slow> {};
+
+TEST_P(SlowMachines, AreNoStallButADeadlockOnThemIs) {
+  SystemConfig c = config();
+  GetParam().make(c);
+  Machine m(c);
+  run([&] {
+    auto& d = m.ctx.distributed;
+    d.init_process_group();
+    EXPECT_EQ(all_reduce(m), "");
+    const Ps begin = now();
+    const std::string text = message_of<StallError>([&] {
+      m.ctx.spawn(
+          [&](uint32_t rank) {
+            if (rank == 1) return;
+            const Tensor t = m.ctx.empty({4});
+            d.all_reduce(t);
+          },
+          kSips);
+    });
+    EXPECT_THAT(text, HasSubstr("rank 1"));
+    // Nothing was sent, so nothing but the credits of the run before had to be waited for.
+    EXPECT_LT(now() - begin, us(150) + c.sip_link.latency);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SlowMachines,
+    testing::Values(Slow{"sip_link_bandwidth", [](SystemConfig& c) { c.sip_link.bytes_per_second = 20000000; }},
+                    Slow{"sip_link_latency", [](SystemConfig& c) { c.sip_link.latency = us(120); }},
+                    Slow{"host_link_bandwidth", [](SystemConfig& c) { c.host_link.bytes_per_second = 1000000; }},
+                    Slow{"host_link_latency", [](SystemConfig& c) { c.host_link.latency = us(120); }},
+                    Slow{"host_link_latency_as_the_limit", [](SystemConfig& c) { c.host_link.latency = us(50); }},
+                    Slow{"launch_dispatch", [](SystemConfig& c) { c.pe.launch_dispatch = us(120); }},
+                    Slow{"clock", [](SystemConfig& c) { c.pe.hertz = 100000; }},
+                    Slow{"hbm_latency", [](SystemConfig& c) { c.hbm.latency = us(120); }}),
+    [](const auto& of) { return of.param.name; });
+
+TEST_F(TroubleTest, AnUploadIsNamedByWhatItMoves) {
+  SystemConfig c = tiny(1);
+  c.host_link.latency = us(120);
+  Machine m(c);
+  run([&] {
+    std::vector<StallRow> rows;
+    sc_core::sc_spawn([&] {
+      sc_core::wait(50, sc_core::SC_US);
+      rows = m.device.stall_rows();
+    });
+    const std::vector<uint8_t> bytes(64);
+    const Addr at = m.device.allocate(SipId{0}, CubeId{1}, bytes.size());
+    m.device.upload(at, bytes.data(), bytes.size());
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].operation, "upload of 64 bytes");
+    EXPECT_THAT(rows[0].waits_for, HasSubstr("the transfer to sip0.cube1"));
+    EXPECT_TRUE(m.device.stall_rows().empty());
+  });
+}
+
 TEST_F(TroubleTest, AForgedCompletionIsNotBelieved) {
   Machine m(config());
   run([&] {

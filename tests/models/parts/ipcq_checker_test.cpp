@@ -72,7 +72,8 @@ struct CheckedPe {
   SystemConfig config;
   tl::KernelRegistry kernels;
   models::PayloadPool payloads;
-  uint64_t progress = 0, route_epoch = 0;
+  Progress progress;
+  uint64_t route_epoch = 0;
   models::SystemServices services;
   TestBus bus;
   ScriptedInitiator host;

@@ -171,7 +171,7 @@ class PeBench {
   SystemConfig config;
   tl::KernelRegistry kernels;
   models::PayloadPool payloads;
-  uint64_t progress = 0;
+  Progress progress;
   uint64_t route_epoch = 0;
   models::SystemServices services;
   TestBus bus;
