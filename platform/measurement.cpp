@@ -290,13 +290,18 @@ void Measurement::check_algorithm() const {
 }
 
 /// Nothing may be left in the machine. Credits of the last messages may still be on their way to the senders when the
-/// last completion is at the host.
+/// last completion is at the host, on slow links for long.
 void Measurement::check_clean() const {
-  constexpr int kSettleMicroseconds = 100;
+  constexpr Ps kSettle = us(100);
   runtime::Device& device = m_machine.context->device();
   std::string finding = unclean_queues(device);
-  for (int i = 0; i < kSettleMicroseconds && !finding.empty(); ++i) {
-    sc_core::wait(1, sc_core::SC_US);
+  const Ps settled = models::now_ps() + kSettle;
+  while (!finding.empty()) {
+    const Ps now = models::now_ps();
+    // Behind the end of what is under way, as a credit counts from then on.
+    const Ps next = now < settled ? now + us(1) : device.under_way_until() + 1;
+    if (next <= now) break;
+    sc_core::wait(models::to_sc_time(next - now));
     finding = unclean_queues(device);
   }
   if (!finding.empty()) {

@@ -203,6 +203,12 @@ TEST(CollectiveCommand, LinksMayDifferByDirection) {
   }
 }
 
+TEST(CollectiveCommand, SlowCreditsAreNotMissing) {
+  const auto r = run("all_reduce -c ring4 -b 1K -e 1K --set 'sip_link.latency=150 us' 2>&1");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_THAT(r.text, HasSubstr("# Wrong values: 0 OK"));
+}
+
 TEST(CollectiveCommand, WhatTakesLongerThanTheStallLimitIsNoStall) {
   for (const char* slow : {"sip_link.latency=2 ms", "host_link.latency=2 ms", "pe.launch_dispatch=2 ms",
                            "hbm.latency=2 ms", "sip_link.bandwidth=1 MB/s", "host_link.bandwidth=10 MB/s"}) {
