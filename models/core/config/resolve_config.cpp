@@ -233,12 +233,33 @@ class Resolver {
     return ok;
   }
 
+  /// Kernels work in the TCM behind the rings.
+  void check_working_space() {
+    const IpcqConfig& q = m_config.ipcq;
+    if (!usable(m_raw.ring_bytes, m_raw.tcm_capacity, m_raw.cube_ring.slot_bytes, m_raw.sip_ring.slot_bytes)) return;
+    // Two tiles of the shipped kernels (those that convert have two), which an argument block fits too; and one staged
+    // message at least.
+    constexpr uint64_t kTiles = 2 * (64 << 10);
+    const bool sip_slot = q.sip.slot_bytes >= q.cube.slot_bytes;
+    const uint64_t slot = (std::max(q.cube.slot_bytes, q.sip.slot_bytes) + 63) / 64 * 64;
+    const uint64_t space = std::max(kTiles, slot);
+    if (q.ring_bytes + space <= m_config.pe.tcm_bytes) return;
+    const uint64_t least = q.ring_bytes + space;
+    const std::string remedy =
+        least <= addr::kTcmMaxBytes  ? fmt::format("'pe.tcm_capacity' must be at least {}", units::format_bytes(least))
+        : space < addr::kTcmMaxBytes ? fmt::format("with the largest 'pe.tcm_capacity', 'ipcq.ring_bytes' may be {}",
+                                                   units::format_bytes(addr::kTcmMaxBytes - space))
+                                     : std::string("no 'pe.tcm_capacity' is that large");
+    error(where(m_raw.ring_bytes, m_raw.tcm_capacity),
+          "'ipcq.ring_bytes' is {}, but 'pe.tcm_capacity' is only {}: kernels need {} behind the rings{}; {}",
+          units::format_bytes(q.ring_bytes), units::format_bytes(m_config.pe.tcm_bytes), units::format_bytes(space),
+          slot > kTiles ? fmt::format(" for a message of 'ipcq.{}.slot_bytes'", sip_slot ? "sip" : "cube") : "",
+          remedy);
+  }
+
   void check_ipcq(bool shape_ok) {
     const IpcqConfig& q = m_config.ipcq;
-    if (usable(m_raw.ring_bytes, m_raw.tcm_capacity) && q.ring_bytes > m_config.pe.tcm_bytes) {
-      error(where(m_raw.ring_bytes, m_raw.tcm_capacity), "'ipcq.ring_bytes' is {}, but 'pe.tcm_capacity' is only {}",
-            units::format_bytes(q.ring_bytes), units::format_bytes(m_config.pe.tcm_bytes));
-    }
+    check_working_space();
     const bool cube_ok = check_ring("cube", q.cube, m_raw.cube_ring);
     const bool sip_ok = check_ring("sip", q.sip, m_raw.sip_ring);
     if (!shape_ok || !cube_ok || !sip_ok || !usable(m_raw.queue_pairs)) return;

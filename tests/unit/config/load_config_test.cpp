@@ -244,9 +244,11 @@ TEST(LoadConfig, LimitsOfTheAddressMap) {
 
 TEST(LoadConfig, RingsFitTheirMemories) {
   EXPECT_EQ(why("pe: {tcm_capacity: 2 MiB}\nipcq: {ring_bytes: 3 MiB}"),
-            "t.yaml:2:20: 'ipcq.ring_bytes' is 3 MiB, but 'pe.tcm_capacity' is only 2 MiB");
+            "t.yaml:2:20: 'ipcq.ring_bytes' is 3 MiB, but 'pe.tcm_capacity' is only 2 MiB: kernels need 128 KiB behind "
+            "the rings; 'pe.tcm_capacity' must be at least 3200 KiB");
   EXPECT_EQ(why("pe: {tcm_capacity: 2 MiB}"),
-            "t.yaml:1:20: 'ipcq.ring_bytes' is 3 MiB, but 'pe.tcm_capacity' is only 2 MiB");
+            "t.yaml:1:20: 'ipcq.ring_bytes' is 3 MiB, but 'pe.tcm_capacity' is only 2 MiB: kernels need 128 KiB behind "
+            "the rings; 'pe.tcm_capacity' must be at least 3200 KiB");
   EXPECT_EQ(why("ipcq: {cube: {slot_bytes: 32 B}}"),
             "t.yaml:1:27: 'ipcq.cube.slot_bytes' must be a multiple of 8 above the 32 bytes of the header, got 32 B");
   EXPECT_EQ(why("ipcq: {cube: {slot_bytes: 40 B}}"), "");
@@ -264,6 +266,20 @@ TEST(LoadConfig, RingsFitTheirMemories) {
             "t.yaml:1:21: 'ipcq.queue_pairs' is 5, but the neighbours of a cube take 6 (4 cubes, 2 SIPs)");
   EXPECT_EQ(why("ipcq: {queue_pairs: 6}"), "");
   EXPECT_EQ(why("ipcq: {queue_pairs: 1}\nsystem: {sips: {count: 2}}\nsip: {cube_mesh: {w: 1, h: 1}}"), "");
+}
+
+TEST(LoadConfig, KernelsHaveSpaceBehindTheRings) {
+  EXPECT_THAT(why("pe: {tcm_capacity: 3 MiB}"), HasSubstr("'pe.tcm_capacity' must be at least 3200 KiB"));
+  EXPECT_THAT(why("pe: {tcm_capacity: 3276799 B}"), HasSubstr("'pe.tcm_capacity' must be at least 3200 KiB"));
+  EXPECT_EQ(why("pe: {tcm_capacity: 3200 KiB}"), "");
+  // A message is staged whole.
+  EXPECT_EQ(why("ipcq: {ring_bytes: 3 MiB, sip: {n_slots: 1, slot_bytes: 1048584 B}}"),
+            "t.yaml:1:20: 'ipcq.ring_bytes' is 3 MiB, but 'pe.tcm_capacity' is only 4 MiB: kernels need 1048640 B "
+            "behind the rings for a message of 'ipcq.sip.slot_bytes'; 'pe.tcm_capacity' must be at least 4194368 B");
+  EXPECT_EQ(why("pe: {tcm_capacity: 4194368 B}\nipcq: {sip: {n_slots: 1, slot_bytes: 1048584 B}}"), "");
+  EXPECT_THAT(why("ipcq: {ring_bytes: 8 MiB}"),
+              HasSubstr("with the largest 'pe.tcm_capacity', 'ipcq.ring_bytes' may be 8064 KiB"));
+  EXPECT_EQ(why("pe: {tcm_capacity: 8 MiB}\nipcq: {ring_bytes: 8064 KiB}"), "");
 }
 
 TEST(LoadConfig, MemoriesAndPackets) {
