@@ -63,22 +63,14 @@ class Exchange {
       if (slab >= ahead) reduce((slab - ahead) * each, each);
     }
   }
-  /// Sends the own block from `own` to all, and leaves it and theirs at `output`.
+  /// Sends the own block from `own` to all, and leaves it and theirs at `output`. Slab by slab: a PE takes in fewer
+  /// moves at a time than there may be peers, and no peer may wait for credits until it has had all of another one's
+  /// block.
   void all_gather(Addr own) {
-    Move send = move_of(m_rank, m_work.blocks[m_rank], kGatherStep);
-    const Addr place = m_work.output.at(m_work.blocks[m_rank].begin, item());
-    send.local = own;
-    send.store = place == own ? 0 : place;
-    for (const DirList& to : fans(m_peers)) {
-      send.to = to;
-      submit(send);
-      send.store = 0;
-    }
-    for (const uint32_t p : m_peers) {
-      Move receive = move_of(p, m_work.blocks[p], kGatherStep);
-      receive.from = tl::peer_dir(p);
-      receive.store = m_work.output.at(m_work.blocks[p].begin, item());
-      submit(receive);
+    const uint64_t ahead = m_plan.store_first ? 0 : 1;
+    for (uint64_t slab = 0; slab < m_plan.slabs + ahead; ++slab) {
+      if (slab < m_plan.slabs) give(slab, own);
+      if (slab >= ahead) take(slab - ahead);
     }
   }
 
@@ -114,6 +106,33 @@ class Exchange {
         m.to = tl::peer_dir(*p);
         submit(m);
       }
+    }
+  }
+  Move gather_move(uint32_t owner, uint64_t slab) const {
+    return move_of(owner, m_plan.cut(m_work.blocks[owner], slab), kGatherStep + slab * m_work.blocks.size());
+  }
+  Addr place_of(uint32_t owner, uint64_t slab) const {
+    return m_work.output.at(m_plan.cut(m_work.blocks[owner], slab).begin, item());
+  }
+  /// A slab of the own block to everyone.
+  void give(uint64_t slab, Addr own) {
+    Move send = gather_move(m_rank, slab);
+    const Range &block = m_work.blocks[m_rank], part = m_plan.cut(block, slab);
+    const Addr place = place_of(m_rank, slab);
+    send.local = own + (part.begin - block.begin) * item();
+    send.store = place == send.local ? 0 : place;
+    for (const DirList& to : fans(m_peers)) {
+      send.to = to;
+      submit(send);
+      send.store = 0;
+    }
+  }
+  void take(uint64_t slab) {
+    for (const uint32_t p : m_peers) {
+      Move receive = gather_move(p, slab);
+      receive.from = tl::peer_dir(p);
+      receive.store = place_of(p, slab);
+      submit(receive);
     }
   }
   /// A move takes in four ranks; the next one goes on with what it stored, message by message.

@@ -159,6 +159,22 @@ TEST(ClosedForms, AreWithinFivePercentOfTheSimulation) {
   }
 }
 
+// Blocks that are longer than a queue, of more peers than a PE takes moves at a time: nobody waits for the last ones.
+TEST(Direct, ManyPeersWithLongBlocks) {
+  for (const char* name : {"all_reduce", "all_gather", "reduce_scatter"}) {
+    const std::string algorithm = name == std::string("all_reduce") ? "direct" : std::string(name) + "_direct";
+    const auto r = run(std::string(name) + " -c peer_64B_50ns --set system.sips.topology=fully_connected" +
+                       " --set system.sips.count=16 -b 4M -e 16M -f 4 --quiet --explain --json /dev/stdout" +
+                       " --algorithm " + algorithm);
+    ASSERT_EQ(r.code, 0) << name;
+    const auto document = nlohmann::json::parse(r.text);
+    for (const auto& row : document["results"]) {
+      const double time = row["time_us"], form = row["explain"]["closed_form_us"];
+      EXPECT_NEAR(time / form, 1, 0.03) << algorithm << " of " << row["size_bytes"];
+    }
+  }
+}
+
 TEST(Direct, FullyConnectedSipsExchangeInOneHop) {
   for (const char* name : {"all_reduce", "reduce_scatter", "all_gather", "all_to_all"}) {
     const auto r = run(std::string(name) + " -c ring4 --set system.sips.topology=fully_connected -b 1M -e 1M --quiet " +
