@@ -31,7 +31,11 @@ uint64_t CollectiveShape::block_begin(uint32_t rank) const {
 }
 
 double link_bandwidth(const CostQuery& q, double links) {
-  return q.node_bandwidth > 0 ? std::min(q.bandwidth, q.node_bandwidth / links) : q.bandwidth;
+  double rate = q.bandwidth;
+  for (const double shared : {q.node_bandwidth, q.mesh_bandwidth}) {
+    if (shared > 0) rate = std::min(rate, shared / links);
+  }
+  return rate;
 }
 
 CollectiveShape lane_shape(uint64_t count, CubeLayout layout) {

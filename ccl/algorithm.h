@@ -127,6 +127,8 @@ struct Connection {
   tl::Dir peer_dir = tl::Dir::None;
 };
 
+class Detours;
+
 /// Figures of a platform for closed forms. Seconds and bytes per second.
 struct CostQuery {
   uint32_t ranks = 1;
@@ -143,7 +145,9 @@ struct CostQuery {
   /// Where a step waits for the one before to be stored: seconds to read, reduce and write a byte of one lane that
   /// nothing hides, and of the memory's answers.
   double byte_seconds = 0, memory_latency = 0;
-  double slots = 0;  ///< messages that a connection holds; 0: unknown
+  double slots = 0;           ///< messages that a connection holds; 0: unknown
+  double mesh_bandwidth = 0;  ///< of the cubes' mesh for all that a rank's lanes send over its links; 0: no limit
+  const Detours* detours = nullptr;  ///< ccl/detours.h; null where no link is absent
 };
 
 /// B where a rank uses so many links at once.
@@ -162,6 +166,7 @@ struct Traffic {
   double passes = 1;     ///< times that the longest way leads over a connection
   bool one_way = false;  ///< from `rank` to `peer_rank` only
   bool in_turn = false;  ///< a rank is busy with one peer at a time, so that routed messages find free links
+  bool asks = false;     ///< the closed form asks CostQuery::detours itself: the others do not count
 };
 
 struct AlgorithmModule {

@@ -8,6 +8,8 @@
 #include <map>
 #include <optional>
 
+#include "ccl/detours.h"
+#include "ccl/topology_embedding.h"
 #include "models/core/ipcq_protocol.h"
 #include "models/core/topology.h"
 
@@ -36,6 +38,31 @@ LinkParams slowest_link(const SystemConfig& config, const Group& group) {
   return out;
 }
 
+/// Where every cube uses the attachment that is nearest to it, its lane shares cube links and that attachment with
+/// other lanes: what all lanes together get when all send, or receive, at once. 0: no limit.
+double mesh_bandwidth(const SystemConfig& config, const Group& group, uint32_t lanes) {
+  const bool nearest = group.topology == SipTopology::FullyConnected || group.topology == SipTopology::Switch;
+  if (!nearest || !group.pes.empty() || config.sip_ports.empty() || lanes > config.cubes()) return 0;
+  const CubeMesh mesh(config);
+  uint32_t fullest = 0;
+  const auto count = [&](std::map<std::pair<CubeId, CubeId>, uint32_t>& load, CubeId from, CubeId to) {
+    for (CubeId at = from; at != to;) {
+      const CubeId next = mesh.next_cube(at, to);
+      fullest = std::max(fullest, ++load[{at, next}]);
+      at = next;
+    }
+  };
+  std::map<std::pair<CubeId, CubeId>, uint32_t> out, in;
+  std::vector<uint32_t> attached(mesh.attachments().size());
+  for (uint32_t c = 0; c < lanes; ++c) {
+    const uint32_t attachment = mesh.nearest_attachment(CubeId{c});
+    fullest = std::max(fullest, ++attached[attachment]);
+    count(out, CubeId{c}, mesh.attachments()[attachment].cube);
+    count(in, mesh.attachments()[attachment].cube, CubeId{c});
+  }
+  return static_cast<double>(config.noc.cube_link.bytes_per_second) * lanes / fullest;
+}
+
 /// Largest number of queue pairs that a module needs on one PE. Lanes are alike.
 uint32_t queue_pairs_per_pe(const AlgorithmModule& module, const Group& group, const CollectiveShape& shape) {
   std::vector<uint32_t> ends(size_t{group.size()} * group.n_cubes);
@@ -49,74 +76,45 @@ uint32_t queue_pairs_per_pe(const AlgorithmModule& module, const Group& group, c
   return most;
 }
 
-/// The ways of a module's messages between SIPs where links are absent, against those on the whole fabric.
-class Detours {
- public:
-  explicit Detours(const SystemConfig& config) : m_now(config), m_whole(whole(config)) {}
-
-  static bool possible(const SystemConfig& config, const Group& group) {
-    const auto& links = config.link_overrides;
-    return group.pes.empty() && std::any_of(links.begin(), links.end(), [](const LinkOverride& o) { return o.absent; });
-  }
-
-  struct Cost {
-    double load = 1;    ///< of the fullest link
-    uint32_t hops = 0;  ///< that the longest detour adds
-  };
-  Cost of(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape) const {
-    std::vector<std::pair<SipId, SipId>> flows;
-    for (const Connection& c : m.connections(group, shape)) {
-      if (c.rank == c.peer_rank || c.cube != 0) continue;  // lanes are alike
-      flows.emplace_back(group.sips[c.rank], group.sips[c.peer_rank]);
-      if (!m.traffic.one_way) flows.emplace_back(flows.back().second, flows.back().first);
-    }
-    const Ways now = ways(m_now, flows), before = ways(m_whole, flows);
-    Cost out;
-    for (size_t i = 0; i < flows.size(); ++i) {
-      if (now.hops[i] > before.hops[i]) out.hops = std::max(out.hops, now.hops[i] - before.hops[i]);
-    }
-    if (!m.traffic.in_turn && before.fullest != 0) {
-      out.load = std::max(1.0, static_cast<double>(now.fullest) / before.fullest);
-    }
-    return out;
-  }
-
- private:
-  struct Ways {
-    std::vector<uint32_t> hops;  ///< of each flow
-    uint32_t fullest = 0;        ///< flows on one link
-  };
-  static SystemConfig whole(SystemConfig config) {
-    for (LinkOverride& o : config.link_overrides) o.absent = false;
-    return config;
-  }
-  static std::vector<SipId> way(const SipGraph& graph, SipId from, SipId to) {
-    for (const SipGraph::Port& p : graph.ports(from)) {
-      if (p.peer == to) return {from, to};
-    }
-    return graph.path(from, to);
-  }
-  static Ways ways(const SipGraph& graph, const std::vector<std::pair<SipId, SipId>>& flows) {
-    Ways out;
-    std::map<std::pair<SipId, SipId>, uint32_t> load;
-    for (const auto& [from, to] : flows) {
-      const std::vector<SipId> path = way(graph, from, to);
-      out.hops.push_back(static_cast<uint32_t>(path.size() - 1));
-      for (size_t i = 1; i < path.size(); ++i) out.fullest = std::max(out.fullest, ++load[{path[i - 1], path[i]}]);
-    }
-    return out;
-  }
-
-  SipGraph m_now, m_whole;
+struct Added {
+  double load = 1;    ///< of the fullest link
+  uint32_t hops = 0;  ///< that the longest detour adds
 };
+/// What all of a module's connections, at work at once and alike, meet where links are absent.
+Added added_by(const Detours& detours, const AlgorithmModule& m, const Group& group, const CollectiveShape& shape) {
+  std::vector<Flow> flows;
+  RingEgress egress(group);
+  for (const Connection& c : m.connections(group, shape)) {
+    if (c.rank == c.peer_rank || c.cube != 0) continue;  // lanes are alike
+    const SipId here = group.sips[c.rank], there = group.sips[c.peer_rank];
+    flows.push_back({here, there, side_of(egress.of(c.rank, c.dir))});
+    if (!m.traffic.one_way) flows.push_back({there, here, side_of(egress.of(c.peer_rank, c.peer_dir))});
+  }
+  const Detours::Cost cost = detours.of(flows);
+  Added out;
+  for (const uint32_t hops : cost.hops) out.hops = std::max(out.hops, hops);
+  if (!m.traffic.in_turn) out.load = cost.load;
+  return out;
+}
 
 /// \param detours  null where no link is absent
 double seconds_of(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape, CostQuery q,
                   const Detours* detours) {
   if (detours == nullptr) return m.time(q);
-  const Detours::Cost cost = detours->of(m, group, shape);
-  q.bandwidth /= cost.load;
-  return m.time(q) + m.traffic.passes * cost.hops * q.hop_latency;
+  q.detours = detours;
+  if (m.traffic.asks) return m.time(q);
+  const Added added = added_by(*detours, m, group, shape);
+  q.bandwidth /= added.load;
+  return m.time(q) + m.traffic.passes * added.hops * q.hop_latency;
+}
+
+bool has_room(const SystemConfig& config, uint32_t pairs, const RingShape& ring) {
+  return uint64_t{pairs} * ring.n_slots * ring.slot_bytes <= config.ipcq.ring_bytes;
+}
+
+/// What the queues of so many connections on a PE are like.
+const RingShape& queues_of(const SystemConfig& config, uint32_t pairs) {
+  return has_room(config, pairs, config.ipcq.sip) ? config.ipcq.sip : kShrunk;
 }
 
 std::string why_not(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape) {
@@ -135,15 +133,13 @@ Candidate candidate(const AlgorithmModule& m, const Group& group, const Collecti
   Candidate out{&m, 0, why_not(m, group, shape)};
   if (!out.refusal.empty()) return out;
   const uint32_t pairs = queue_pairs_per_pe(m, group, shape);
-  const auto ring_bytes = [&](const RingShape& r) { return uint64_t{pairs} * r.n_slots * r.slot_bytes; };
-  if (pairs > config.ipcq.queue_pairs || ring_bytes(kShrunk) > config.ipcq.ring_bytes) {
+  if (pairs > config.ipcq.queue_pairs || !has_room(config, pairs, kShrunk)) {
     out.refusal = fmt::format("{} needs {} queue pairs on a PE, which has {} and {} bytes of rings", m.name, pairs,
                               config.ipcq.queue_pairs, config.ipcq.ring_bytes);
     return out;
   }
-  const bool roomy = ring_bytes(config.ipcq.sip) <= config.ipcq.ring_bytes;
-  out.seconds = seconds_of(m, group, shape,
-                           platform_figures(config, group, shape, bytes, roomy ? config.ipcq.sip : kShrunk), detours);
+  out.seconds =
+      seconds_of(m, group, shape, platform_figures(config, group, shape, bytes, queues_of(config, pairs)), detours);
   return out;
 }
 
@@ -194,6 +190,7 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
     node = std::min(node, vector);
   }
   q.node_bandwidth = lanes * node;
+  q.mesh_bandwidth = mesh_bandwidth(config, group, static_cast<uint32_t>(lanes)) * q.message_bytes / wire;
   q.lanes = lanes;
   q.slots = ring.n_slots;
   q.hop_latency = seconds_of(link.latency);
@@ -208,7 +205,8 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
 
 double closed_form(const AlgorithmModule& module, const SystemConfig& config, const Group& group,
                    const CollectiveShape& shape, double bytes) {
-  const CostQuery q = platform_figures(config, group, shape, bytes);
+  const RingShape& queues = queues_of(config, queue_pairs_per_pe(module, group, shape));
+  const CostQuery q = platform_figures(config, group, shape, bytes, queues);
   if (!Detours::possible(config, group)) return module.time(q);
   const Detours detours(config);
   return seconds_of(module, group, shape, q, &detours);

@@ -369,6 +369,21 @@ Egress RingEgress::of(uint32_t rank, tl::Dir dir) {
   return Egress::Any;
 }
 
+std::optional<Side> side_of(Egress egress) {
+  switch (egress) {
+    case Egress::N:
+      return Side::N;
+    case Egress::S:
+      return Side::S;
+    case Egress::E:
+      return Side::E;
+    case Egress::W:
+      return Side::W;
+    default:
+      return std::nullopt;
+  }
+}
+
 Egress ring_egress(const Group& group, uint32_t rank, tl::Dir dir) {
   return RingEgress(group).of(rank, dir);
 }

@@ -70,6 +70,7 @@ TreeOrder tree_order(const Group& group, uint32_t root);
 /// themselves.
 enum class Egress : uint8_t { Any = 0, N = 1, S = 2, E = 3, W = 4 };
 Egress ring_egress(const Group& group, uint32_t rank, tl::Dir dir);
+std::optional<Side> side_of(Egress egress);
 
 /// `ring_egress` for many ends of a group: lays its ring once, when the first one asks for it.
 class RingEgress {

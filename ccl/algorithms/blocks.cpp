@@ -57,7 +57,7 @@ AlgorithmModule block_module(Collective collective, AxisKind kind, const char* f
   m.kernel_name = std::string("ccl_") + to_string(collective);
   m.doc = doc;
   m.collective = collective;
-  m.traffic.one_way = kind == AxisKind::Up;
+  m.traffic.asks = true;
   allow_everything(m);
   m.layouts = {CubeLayout::Sharded};
   m.kernel = reduce ? reduce_scatter_kernel : all_gather_kernel;
@@ -81,8 +81,13 @@ AlgorithmModule block_module(Collective collective, AxisKind kind, const char* f
     for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_axis_connections(axis, order_of(g, kind), cube, out);
     return out;
   };
-  m.time = [kind](const CostQuery& q) {
-    return q.ranks < 2 ? 0.0 : axis_seconds(q, kind, q.ranks, q.bytes / q.ranks, false);
+  m.time = [kind, reduce](const CostQuery& q) {
+    if (q.ranks < 2) return 0.0;
+    AxisSet axes;
+    axes.axis.kind = kind;
+    axes.phases = reduce ? AxisSchedule::Phases::ReduceScatter : AxisSchedule::Phases::AllGather;
+    if (q.detours != nullptr) axes.orders.push_back(order_of(*q.group, kind));
+    return axis_seconds(q, kind, q.ranks, q.bytes / q.ranks, false, 1, detour_of(q, axes));
   };
   if (reduce) {
     m.reduction_order = [kind](const Group& g, const CollectiveShape& shape) {

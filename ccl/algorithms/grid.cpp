@@ -131,22 +131,48 @@ std::vector<ReduceTree> grid_order_of_reduction(const Colours& colours, const Gr
   return out;
 }
 
+SipAxis axis_of(bool x, const Kinds& kinds) {
+  SipAxis axis;
+  axis.prev = x ? Dir::GlobalW : Dir::GlobalN;
+  axis.next = x ? Dir::GlobalE : Dir::GlobalS;
+  axis.kind = x ? kinds.x : kinds.y;
+  return axis;
+}
+
+/// The ranks of every row, or column.
+std::vector<std::vector<uint32_t>> lines_of(const GridOrder& grid, bool rows) {
+  std::vector<std::vector<uint32_t>> out(rows ? grid.h : grid.w);
+  for (uint32_t cell = 0; cell < grid.order.size(); ++cell) {
+    out[rows ? cell / grid.w : cell % grid.w].push_back(grid.order[cell]);
+  }
+  return out;
+}
+
 double grid_seconds(const Colours& colours, const CostQuery& q) {
   if (q.group == nullptr) return 0;
   const GridOrder grid = grid_order(*q.group);
   if (grid.order.empty()) return 0;
   const Kinds kinds = kinds_of(colours, grid);
   const double bytes = q.bytes / colours.n, cell = bytes / grid.w / grid.h;
-  const auto along = [&](bool x, double block, bool all_reduce) {
-    return axis_seconds(q, x ? kinds.x : kinds.y, x ? grid.w : grid.h, block, all_reduce, colours.n);
+  using Phases = AxisSchedule::Phases;
+  const auto axes = [&](bool x, double block, Phases phases) {
+    AxisSet out{axis_of(x, kinds), {}, block, phases};
+    if (q.detours != nullptr) out.orders = lines_of(grid, x);
+    return out;
   };
-  // The phases of the two colours run side by side, and end together.
-  double outer = along(true, bytes / grid.w, false), inner = along(false, cell, true);
-  if (colours.n == 2) {
-    outer = std::max(outer, along(false, bytes / grid.h, false));
-    inner = std::max(inner, along(true, cell, true));
-  }
-  return 2 * outer + inner + 2 * turn_seconds(q, cell);
+  // The other colour is at work on the other axis meanwhile, on blocks of that one's own; they end together.
+  const auto phase = [&](double of_row, double of_column, Phases phases) {
+    const bool all_reduce = phases == Phases::AllReduce;
+    const auto along = [&](bool x) {
+      const AxisSet own = axes(x, x ? of_row : of_column, phases), other = axes(!x, x ? of_column : of_row, phases);
+      const AxisDetour detour = detour_of(q, own, colours.n == 2 ? other : AxisSet{});
+      return axis_seconds(q, own.axis.kind, x ? grid.w : grid.h, own.block, all_reduce, colours.n, detour);
+    };
+    return colours.n == 2 ? std::max(along(true), along(false)) : along(!all_reduce);
+  };
+  double seconds = phase(cell, cell, Phases::AllReduce) + 2 * turn_seconds(q, cell);
+  for (const Phases p : {Phases::ReduceScatter, Phases::AllGather}) seconds += phase(bytes / grid.w, bytes / grid.h, p);
+  return seconds;
 }
 
 /// Without a refusal.
@@ -163,14 +189,10 @@ LaneModule grid_lane_module(const Colours& colours) {
   lane.connections = [=](const Group& g, uint32_t cube, std::vector<Connection>& out) {
     const GridOrder grid = grid_order(g);
     const Kinds kinds = kinds_of(colours, grid);
-    for (uint32_t y = 0; y < grid.h; ++y) {
-      const auto row = grid.order.begin() + y * grid.w;
-      append_axis_connections({Dir::GlobalW, Dir::GlobalE, grid.w, 0, kinds.x}, {row, row + grid.w}, cube, out);
-    }
-    for (uint32_t x = 0; x < grid.w; ++x) {
-      std::vector<uint32_t> column;
-      for (uint32_t y = 0; y < grid.h; ++y) column.push_back(grid.order[y * grid.w + x]);
-      append_axis_connections({Dir::GlobalN, Dir::GlobalS, grid.h, 0, kinds.y}, column, cube, out);
+    for (const bool x : {true, false}) {
+      for (const std::vector<uint32_t>& line : lines_of(grid, x)) {
+        append_axis_connections(axis_of(x, kinds), line, cube, out);
+      }
     }
   };
   lane.time = [=](const CostQuery& q) { return grid_seconds(colours, q); };
@@ -195,7 +217,7 @@ AlgorithmModule grid_module(const char* name, bool torus, const Colours& colours
   };
   AlgorithmModule m = sip_all_reduce_module_of<grid_lane>(lane);
   m.name = name;
-  m.traffic.passes = 4;  // of every dimension, and a link may be missing in either
+  m.traffic.asks = true;
   m.kernel_name = "ccl_grid";
   m.doc = doc;
   return m;

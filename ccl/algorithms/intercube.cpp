@@ -63,6 +63,7 @@ AlgorithmModule module_between_cubes(const LaneModule& lane) {
     connections(g, tree_root(CubeShape(g.cube_w, g.n_cubes)), out);
     return out;
   };
+  m.traffic.asks = true;
   m.time = [time = lane.time](const CostQuery& q) { return time(q) + 2 * mesh_seconds(q); };
   m.reduction_order = [order = lane.order](const Group& g, const CollectiveShape& shape) {
     if (shape.layout != CubeLayout::Partial && g.n_cubes > 1) {
@@ -113,7 +114,6 @@ std::vector<AlgorithmModule> intercube_modules() {
   AlgorithmModule by_mesh = module_between_cubes(mesh);
   by_mesh.name = "intercube_mesh";
   by_mesh.kernel_name = "ccl_intercube_mesh";
-  by_mesh.traffic.passes = 4;  // as mesh_2d
   by_mesh.doc = "tensor partial over the cubes: as intercube, but along the lines of a mesh between the SIPs";
   by_mesh.kernel = intercube_kernel<grid_lane>;
   return {by_ring, by_mesh};

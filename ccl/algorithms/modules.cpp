@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "ccl/algorithms/cube_mesh.h"
+#include "ccl/detours.h"
 #include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
@@ -166,8 +167,105 @@ bool directions_shared(const CostQuery& q) {
   return q.group != nullptr && (q.group->topology == SipTopology::Switch || (q.ranks == 2 && !q.group->double_links));
 }
 
-double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours) {
+namespace {
+
+/// Blocks that a connection of an axis carries towards Next, and towards Prev.
+std::pair<double, double> blocks_carried(AxisKind kind, AxisSchedule::Phases phases, size_t n, size_t connection) {
+  const auto all = static_cast<double>(n - 1), below = static_cast<double>(connection + 1), above = all + 1 - below;
+  switch (kind) {
+    case AxisKind::Up:
+      return {all, 0};
+    case AxisKind::Down:
+      return {0, all};
+    case AxisKind::Both:
+      return {all / 2, all / 2};
+    default:
+      break;
+  }
+  // Sums go to the owners above and below, results come from those below and above.
+  if (phases == AxisSchedule::Phases::ReduceScatter) return {above, below};
+  if (phases == AxisSchedule::Phases::AllGather) return {below, above};
+  return {all + 1, all + 1};
+}
+
+/// Flows along a set of axes; of each connection the one towards Next, then the one towards Prev.
+std::vector<Flow> flows_of(const Group& g, const AxisSet& axes) {
+  std::vector<Flow> out;
+  RingEgress egress(g);
+  for (const std::vector<uint32_t>& order : axes.orders) {
+    const size_t n = order.size(), links = n < 2 ? 0 : axes.axis.kind == AxisKind::Line ? n - 1 : n;
+    for (size_t p = 0; p < links; ++p) {
+      const uint32_t here = order[p], there = order[(p + 1) % n];
+      const auto [up, down] = blocks_carried(axes.axis.kind, axes.phases, n, p);
+      out.push_back({g.sips[here], g.sips[there], side_of(egress.of(here, axes.axis.next)), up * axes.block});
+      out.push_back({g.sips[there], g.sips[here], side_of(egress.of(there, axes.axis.prev)), down * axes.block});
+    }
+  }
+  return out;
+}
+
+/// What the ways to and from the owner gain that gain the most. \param up, down  gains of every connection
+double longest_way(const AxisSet& axes, size_t n, const std::vector<uint32_t>& up, const std::vector<uint32_t>& down) {
+  const bool line = axes.axis.kind == AxisKind::Line;
+  // Sums up to every connection, twice round.
+  const auto sums = [](const std::vector<uint32_t>& gains) {
+    std::vector<uint32_t> out{0};
+    for (size_t i = 0; i < 2 * gains.size(); ++i) out.push_back(out.back() + gains[i % gains.size()]);
+    return out;
+  };
+  const std::vector<uint32_t> up_to = sums(up), down_to = sums(down);
+  const auto sum = [](const std::vector<uint32_t>& to, size_t first, size_t length) {
+    return to[first + length] - to[first];
+  };
+  double most = 0;
+  for (size_t owner = 0; owner < n; ++owner) {
+    const size_t reach = axes.axis.kind == AxisKind::Both ? n / 2 : n - 1;
+    const size_t before = line ? owner : reach, after = line ? n - 1 - owner : reach;
+    const size_t begin = line ? 0 : (owner + n - before) % n;
+    const double to = std::max(sum(up_to, begin, before), sum(down_to, owner, after));
+    const double from = std::max(sum(up_to, owner, after), sum(down_to, begin, before));
+    switch (axes.phases) {
+      case AxisSchedule::Phases::ReduceScatter:
+        most = std::max(most, to);
+        break;
+      case AxisSchedule::Phases::AllGather:
+        most = std::max(most, from);
+        break;
+      default:
+        most = std::max(most, (to + from) / 2);
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& beside) {
+  AxisDetour out;
+  if (q.detours == nullptr || q.group == nullptr) return out;
+  const AxisKind kind = axes.axis.kind;
+  const Detours::Cost cost = q.detours->of(flows_of(*q.group, axes), flows_of(*q.group, beside));
+  out.load = cost.load;
+  auto gained = cost.hops.begin();
+  for (const std::vector<uint32_t>& order : axes.orders) {
+    const size_t n = order.size(), links = n < 2 ? 0 : kind == AxisKind::Line ? n - 1 : n;
+    std::vector<uint32_t> up, down;
+    for (size_t p = 0; p < links; ++p) {
+      up.push_back(kind == AxisKind::Down ? 0 : gained[0]);
+      down.push_back(kind == AxisKind::Up ? 0 : gained[1]);
+      gained += 2;
+      out.hop = std::max({out.hop, up.back(), down.back()});
+    }
+    if (links != 0) out.way = std::max(out.way, longest_way(axes, n, up, down));
+  }
+  return out;
+}
+
+double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours,
+                    const AxisDetour& detour) {
   if (n < 2) return 0;
+  CostQuery q = whole;
+  q.bandwidth /= detour.load;
   const bool both = kind == AxisKind::Both;
   // Both ways at once, which the ranks inside a line go as well: through a switch they share every rank's one link.
   const bool switched = q.group != nullptr && q.group->topology == SipTopology::Switch;
@@ -175,14 +273,16 @@ double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block,
   const bool shared = line_shared || (both && (switched || (n == 2 && (q.group == nullptr || !q.group->double_links))));
   const double links = both && !shared ? 2 : 1, rate = link_bandwidth(q, links * colours);
   const double steps = both ? n / 2 : n - 1, phases = all_reduce ? 2 : 1;
+  const double further = q.hop_latency > 0 ? q.hop_latency : q.latency;
+  const double latency = q.latency + detour.way * further / steps, longest = q.latency + detour.hop * further;
   if (q.slots == 0 || q.message_bytes == 0) {
-    return phases * (steps * q.latency + (line_shared ? 2 : 1) * (n - 1) * block / links / rate);
+    return phases * (steps * latency + (line_shared ? 2 : 1) * (n - 1) * block / links / rate);
   }
 
   const double parts = both && n % 2 == 0 ? 2 : 1, part = block / parts, message = q.message_bytes * q.lanes;
   const double slab = message * std::max(1.0, std::floor((q.slots - 1) / parts));
   // A lane goes on when its own message has come; the other lanes' follow on the link.
-  const auto first = [&](double bytes) { return std::min(bytes, message) / q.lanes / rate + q.latency; };
+  const auto first = [&](double bytes) { return std::min(bytes, message) / q.lanes / rate + latency; };
   const auto carried = [&](double bytes) { return (shared ? 2 : 1) * bytes / rate; };
   const auto slab_seconds = [&](double bytes) {
     const double step = std::max(carried(bytes), first(bytes));
@@ -191,18 +291,39 @@ double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block,
     if (parts == 1) return phases * steps * step;
     return phases * ((steps - 1) * std::max(2 * carried(bytes), first(bytes)) + step);
   };
-  const double whole = std::floor(part / slab), rest = part - whole * slab, last = rest > 0 ? rest : slab;
-  double seconds = whole * slab_seconds(slab) + (rest > 0 ? slab_seconds(rest) : 0);
+  const double whole_slabs = std::floor(part / slab), rest = part - whole_slabs * slab, last = rest > 0 ? rest : slab;
+  double seconds = whole_slabs * slab_seconds(slab) + (rest > 0 ? slab_seconds(rest) : 0);
   seconds += std::max(carried(last) + q.latency, first(last)) - std::max(carried(last), first(last));
+  // What a detour adds to the last message is hidden where steps wait for messages that came by it.
+  const double all_steps = kind == AxisKind::Line ? n - 2 + phases : phases * steps;
+  seconds += std::max(0.0, longest - q.latency - all_steps * std::max(0.0, first(last) - carried(last)));
   // Of the two halves of an even ring's blocks the one that comes later goes first on one of the ways, so that the
   // owner gets them in one order from both sides: that way is idle meanwhile.
   if (parts == 2 && steps > 1) seconds += std::min(carried(last), q.latency);
-  if (kind != AxisKind::Line || !all_reduce) return seconds;
-  return std::max(seconds + (n - 2) * first(part), 2 * (n - 1) * first(part));
+  if (kind == AxisKind::Line && all_reduce) {
+    seconds = std::max(seconds + (n - 2) * first(part), 2 * (n - 1) * first(part));
+  }
+  if (detour.hop != 0) {
+    // The first message that no earlier credit lets go has the rest of its way before it.
+    const double owners = kind == AxisKind::Line ? n - 2 + phases : phases * (n - 1) / (both ? 2 : 1);
+    const double of_step = parts * std::max(1.0, std::ceil(part / message));
+    const double waits = std::floor((owners * of_step - 1) / q.slots);
+    const double after = std::max(0.0, all_steps - std::floor(waits * q.slots / of_step) - 1);
+    const double step = std::min(part, message) / q.lanes / rate + q.latency;
+    if (waits > 0) seconds = std::max(seconds, (2 * waits + 1) * longest + after * step);
+  }
+  return seconds;
+}
+
+double ring_all_reduce_seconds(const CostQuery& q, AxisKind kind) {
+  AxisSet ring;
+  ring.axis.kind = kind;
+  if (q.detours != nullptr && q.group != nullptr) ring.orders.push_back(ring_order(*q.group).order);
+  return axis_seconds(q, kind, q.ranks, q.bytes / q.ranks, true, 1, detour_of(q, ring));
 }
 
 double bidirectional_seconds(const CostQuery& q) {
-  return axis_seconds(q, AxisKind::Both, q.ranks, q.bytes / q.ranks, true);
+  return ring_all_reduce_seconds(q, AxisKind::Both);
 }
 
 double turn_seconds(const CostQuery& q, double bytes) {

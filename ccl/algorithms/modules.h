@@ -87,6 +87,22 @@ std::vector<Range> take_ranges(ModuleArguments& a);
 
 /// Whether both directions of a ring of these ranks are the same cable or uplink, and so share its bandwidth.
 bool directions_shared(const CostQuery& q);
+/// Axes that are at work at once, all of a kind: axis.h's positions are the ranks of each order.
+struct AxisSet {
+  SipAxis axis;  ///< n and position do not count
+  std::vector<std::vector<uint32_t>> orders;
+  double block = 1;  ///< bytes that a position owns
+  AxisSchedule::Phases phases = AxisSchedule::Phases::AllReduce;
+};
+/// What they meet where links are absent.
+struct AxisDetour {
+  double load = 1;   ///< of the fullest link
+  double way = 0;    ///< hops that the longest way of a phase gains, an all-reduce's two together the mean of both
+  uint32_t hop = 0;  ///< that the longest connection gains
+};
+/// \param beside  other axes that are at work at the same time
+AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& beside = {});
+
 /// Seconds along an axis (axis.h) of n ranks, each of which owns a block of `block` bytes, all lanes together: of a
 /// reduce-scatter or an all-gather, or with `all_reduce` of both in one run.
 /// \param colours  so many axes are at work at once, on other links
@@ -95,7 +111,13 @@ bool directions_shared(const CostQuery& q);
 /// message of the step before has come. So a step takes max(slab / B, message / B + L), and only what comes last waits
 /// for its latency. Without slots and messages, that is where slabs are nothing and blocks are messages, these are the
 /// forms of docs/collectives.md.
-double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours = 1);
+///
+/// Where links are absent, what comes last has gone the longest detour, and all detours along the way are in its steps.
+/// A connection passes on no more messages than it has slots in its own round trip.
+double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours = 1,
+                    const AxisDetour& detour = {});
+/// Seconds of an all-reduce on the ring of a group.
+double ring_all_reduce_seconds(const CostQuery& q, AxisKind kind);
 /// Seconds of the bidirectional ring between SIPs.
 double bidirectional_seconds(const CostQuery& q);
 /// What a phase adds that reads from memory what the one before has stored, in pieces of `bytes` of all lanes together.

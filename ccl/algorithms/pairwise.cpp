@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "ccl/algorithms/modules.h"
+#include "ccl/detours.h"
 #include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
@@ -364,9 +365,74 @@ double exchange_hops(const CostQuery& q) {
   }
   return hops;
 }
+/// The ways of an exchange, where links are absent.
+struct ExchangeWay {
+  double hops = 1;  ///< of the longest
+  double load = 1;  ///< messages on the fullest link
+};
+/// Of the first `n` positions with those whose number differs in the bit `distance`.
+ExchangeWay exchange_way(const CostQuery& q, const std::vector<uint32_t>& order, uint32_t n, uint32_t distance) {
+  std::vector<Flow> flows;
+  for (uint32_t p = 0; p < n; ++p) {
+    flows.push_back({q.group->sips[order[p]], q.group->sips[order[p ^ distance]], std::nullopt, 1});
+  }
+  const Detours::Cost cost = q.detours->of(flows);
+  return {static_cast<double>(*std::max_element(cost.links.begin(), cost.links.end())), cost.fullest};
+}
+/// What the ways of an exchange of so many bytes add to a step between neighbours.
+double further_seconds(const CostQuery& q, const ExchangeWay& way, double bytes) {
+  const double further = q.hop_latency > 0 ? q.hop_latency : q.latency, carried = bytes / q.bandwidth;
+  return std::max((way.hops - 1) * further, (way.load - 1) * carried);
+}
 /// Handing in and out what is beyond a power of two.
 double fold_seconds(const CostQuery& q) {
-  return power_below(q.ranks) == q.ranks ? 0 : 2 * (q.latency + q.bytes / q.bandwidth);
+  const uint32_t m = power_below(q.ranks);
+  if (m == q.ranks) return 0;
+  double seconds = q.latency + q.bytes / q.bandwidth;
+  if (q.detours != nullptr && q.group != nullptr) {
+    seconds += further_seconds(q, exchange_way(q, line_order(*q.group), q.ranks - m, m), q.bytes);
+  }
+  return 2 * seconds;
+}
+
+/// The longest way up a tree and down again for the first message, and what follows it over the fullest link.
+double routed_tree_seconds(const CostQuery& q) {
+  const TreeOnLine line(*q.group);
+  const uint32_t n = q.ranks;
+  std::vector<Flow> flows;  // of both trees, for every position but the root's: up, down
+  for (uint32_t tree = 0; tree < 2; ++tree) {
+    for (uint32_t p = 0; p < n; ++p) {
+      if (line.shape.parent[p] == n) continue;
+      const SipId child = q.group->sips[tree_rank(line.order, tree, p)];
+      const SipId parent = q.group->sips[tree_rank(line.order, tree, line.shape.parent[p])];
+      flows.push_back({child, parent, std::nullopt, 1});
+      flows.push_back({parent, child, std::nullopt, 1});
+    }
+  }
+  const Detours::Cost cost = q.detours->of(flows);
+  const double further = q.hop_latency > 0 ? q.hop_latency : q.latency, message = first_message(q, q.bytes / 2);
+  double longest = 0;
+  auto links = cost.links.begin();
+  for (uint32_t tree = 0; tree < 2; ++tree) {
+    std::vector<double> up(n), down(n);  // between a position and its parent
+    for (uint32_t p = 0; p < n; ++p) {
+      if (line.shape.parent[p] == n) continue;
+      for (std::vector<double>* way : {&up, &down}) {
+        (*way)[p] = q.latency + (*links++ - 1.0) * further + message / q.bandwidth;
+      }
+    }
+    const auto from_root = [&](const std::vector<double>& way) {
+      double most = 0;
+      for (uint32_t p = 0; p < n; ++p) {
+        double sum = 0;
+        for (uint32_t at = p; at != line.shape.root; at = line.shape.parent[at]) sum += way[at];
+        most = std::max(most, sum);
+      }
+      return most;
+    };
+    longest = std::max(longest, from_root(up) + from_root(down));
+  }
+  return longest + (cost.fullest * q.bytes / 2 - message) / q.bandwidth;
 }
 
 AlgorithmModule named(AlgorithmModule m, const char* name, const char* doc) {
@@ -391,6 +457,16 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     double alone = 0;  // bytes that are read, reduced and written while nothing is under way
     for (double part = q.bytes / q.lanes / 2, d = 1; d < m; d *= 2, part /= 2) alone += 2 * unhidden_bytes(q, part);
     const double ends = alone * q.byte_seconds + reading_seconds(q, 2 * log2_of(q)) + fold_seconds(q);
+    if (q.detours != nullptr && q.group != nullptr) {
+      const std::vector<uint32_t> order = line_order(*q.group);
+      double seconds = ends;
+      for (double d = 1; d < m; d *= 2) {
+        const double part = q.bytes * d / m;
+        const ExchangeWay way = exchange_way(q, order, power_below(q.ranks), static_cast<uint32_t>(d));
+        seconds += 2 * (q.latency + part / q.bandwidth + further_seconds(q, way, part));
+      }
+      return seconds;
+    }
     if (full_bisection(q)) return 2 * log2_of(q) * q.latency + 2 * f * q.bytes / q.bandwidth + ends;
     return 2 * (m - 1) * q.latency + log2_of(q) * q.bytes / q.bandwidth + ends;
   };
@@ -404,7 +480,15 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     const double copy = copied ? q.memory_latency + (q.node_bandwidth > 0 ? q.bytes / q.node_bandwidth : 0) : 0;
     const double carried = q.bytes / q.bandwidth, first = q.latency + carried / q.lanes;
     // On a routed way messages meet the others' where these come later than they themselves need for a hop.
-    return steps * (std::max(carried, first) + alone * q.byte_seconds) + (hops - steps) * std::max(further, carried) +
+    double routed = (hops - steps) * std::max(further, carried);
+    if (q.detours != nullptr && q.group != nullptr) {
+      const std::vector<uint32_t> order = line_order(*q.group);
+      routed = 0;
+      for (uint32_t d = 1; d < power_below(q.ranks); d *= 2) {
+        routed += further_seconds(q, exchange_way(q, order, power_below(q.ranks), d), q.bytes);
+      }
+    }
+    return steps * (std::max(carried, first) + alone * q.byte_seconds) + routed +
            (carried + q.latency - std::max(carried, first)) + reading_seconds(q, steps) + copy + fold_seconds(q);
   };
   const auto trees = group_memo<TreeOnLine>([](const Group& g, uint32_t) { return TreeOnLine(g); });
@@ -412,6 +496,7 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
   tree.connections = append_double_tree_connections;
   tree.order = double_tree_order;
   tree.time = [](const CostQuery& q) {
+    if (q.detours != nullptr && q.group != nullptr) return routed_tree_seconds(q);
     const uint32_t depth = BinaryTree(q.ranks).depth;
     if (full_bisection(q)) {
       const double copies = q.group->topology == SipTopology::Switch ? 2 : 1, half = first_message(q, q.bytes / 2);
@@ -421,13 +506,13 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
   };
   AlgorithmModule halves = sip_all_reduce_module_of<halving_doubling_lane>(halving);
   AlgorithmModule doubles = sip_all_reduce_module_of<recursive_doubling_lane>(doubling);
-  halves.traffic.in_turn = doubles.traffic.in_turn = true;
-  doubles.traffic.passes = 1;
+  halves.traffic.asks = doubles.traffic.asks = true;
+  AlgorithmModule trees_of_two = sip_all_reduce_module_of<double_tree_lane>(tree);
+  trees_of_two.traffic.asks = true;
   return {
       named(std::move(halves), "halving_doubling", "full bisection: 2 log2(n)L + 2f S/B; ring: 2(n-1)L + log2(n) S/B"),
       named(std::move(doubles), "recursive_doubling", "small messages: log2(n)(L + S/B)"),
-      named(sip_all_reduce_module_of<double_tree_lane>(tree), "double_binary_tree",
-            "small messages, any n: 2 log2(n)L + 2S/B"),
+      named(std::move(trees_of_two), "double_binary_tree", "small messages, any n: 2 log2(n)L + 2S/B"),
   };
 }
 

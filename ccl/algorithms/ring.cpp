@@ -76,13 +76,13 @@ AlgorithmModule ring_module() {
     const std::string why = of_ring(g);
     return why.empty() ? why : why + "; mesh_2d runs on lines and rectangles without one";
   };
-  lane.time = [](const CostQuery& q) { return axis_seconds(q, AxisKind::Up, q.ranks, q.bytes / q.ranks, true); };
+  lane.time = [](const CostQuery& q) { return ring_all_reduce_seconds(q, AxisKind::Up); };
   lane.order = [](const Group& g, uint64_t count) {
     return name_leaves(ring_order_of_reduction(count, g.size()), ring_order(g).order);
   };
   AlgorithmModule m = sip_all_reduce_module_of<ring_lane>(lane);
   m.name = "ring";
-  m.traffic.one_way = true;
+  m.traffic.asks = true;
   m.kernel_name = "ccl_ring";
   m.doc = "ring reduce-scatter and all-gather: 2(n-1)L + 2(n-1)/n S/B";
   return m;

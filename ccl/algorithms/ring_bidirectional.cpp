@@ -141,6 +141,7 @@ AlgorithmModule ring_bidirectional_module() {
   };
   AlgorithmModule m = sip_all_reduce_module_of<bidirectional_lane>(lane);
   m.name = "ring_bidirectional";
+  m.traffic.asks = true;
   m.kernel_name = "ccl_ring_bidirectional";
   m.doc = "both directions of a ring at once: 2 ceil((n-1)/2) L + (n-1)/n S/B";
   return m;
