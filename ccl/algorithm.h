@@ -147,6 +147,7 @@ struct CostQuery {
   double byte_seconds = 0, memory_latency = 0;
   double slots = 0;           ///< messages that a connection holds; 0: unknown
   double mesh_bandwidth = 0;  ///< of the cubes' mesh for all that a rank's lanes send over its links; 0: no limit
+  double wire_bandwidth = 0;  ///< B where several connections share a link, whatever one's credits; 0: as `bandwidth`
   const Detours* detours = nullptr;  ///< ccl/detours.h; null where no link is absent
 };
 

@@ -182,7 +182,8 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
 
   const double round_trip = 2 * seconds_of(way) + 2 * mesh + ends + wire / link_rate;
   const double credits = lanes * ring.n_slots * q.message_bytes / round_trip;
-  q.bandwidth = std::min(link_rate * q.message_bytes / wire, credits);
+  q.wire_bandwidth = link_rate * q.message_bytes / wire;
+  q.bandwidth = std::min(q.wire_bandwidth, credits);
 
   double node = static_cast<double>(config.pe.dma_bytes_per_second);
   if (!config.pe.free_compute) {

@@ -257,7 +257,10 @@ double chain_seconds(const CostQuery& q) {
 double exchange_seconds(const CostQuery& q) {
   const double peers = q.ranks - 1.0, block = q.bytes / q.ranks;
   const bool shared = q.group != nullptr && q.group->topology == SipTopology::Switch;
-  return q.latency + (shared ? peers * block / link_bandwidth(q, 1) : block / link_bandwidth(q, peers));
+  if (!shared) return q.latency + block / link_bandwidth(q, peers);
+  CostQuery uplink = q;  // a credit that one connection waits for leaves it to the others
+  if (q.wire_bandwidth > 0) uplink.bandwidth = q.wire_bandwidth;
+  return q.latency + std::max(peers * block / link_bandwidth(uplink, 1), block / q.bandwidth);
 }
 
 std::vector<Range> blocks_of(const Group& g, const CollectiveShape& shape) {

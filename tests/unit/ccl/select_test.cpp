@@ -374,6 +374,15 @@ TEST(Select, FormsKnowShrunkQueues) {
   EXPECT_NE(with({2, 1 << 10}), with(c.ipcq.sip));
 }
 
+// The connections of a switch share its links: each waits for credits of its own, and the others go on.
+TEST(ClosedForms, CreditsOfManyConnectionsLeaveAnUplinkFull) {
+  const Group hub = grid(SipTopology::Switch, 32, 1);
+  const CostQuery q = platform_figures(machine(hub), hub, lane_shape(1 << 20), 4 * kMiB, {2, 1 << 10});
+  ASSERT_LT(q.bandwidth, 0.3 * q.wire_bandwidth);
+  const double bytes = 31.0 / 32 * 4 * kMiB;
+  EXPECT_NEAR(builtin().find("all_gather_direct")->time(q), bytes / q.wire_bandwidth, 0.02 * bytes / q.wire_bandwidth);
+}
+
 TEST(Select, FiguresOfThePlatform) {
   const Group g = make_group(4);
   SystemConfig c = machine(g);
