@@ -304,6 +304,16 @@ AlgorithmModule all_to_all_ring_module() {
   return m;
 }
 
+/// Of the longest way from a rank to the next one, as in a batch in which every rank sends to the next; a switch's
+/// second link is part of CostQuery::latency.
+uint32_t hops_beyond_first(const CostQuery& q) {
+  if (q.group == nullptr || q.group->topology == SipTopology::Switch) return 0;
+  uint32_t hops = 1;
+  const uint32_t n = q.group->size();
+  for (uint32_t r = 0; r < n; ++r) hops = std::max(hops, sip_hops(*q.group, r, (r + 1) % n));
+  return hops - 1;
+}
+
 AlgorithmModule send_recv_module() {
   AlgorithmModule m = base(Collective::SendRecv, "send_recv", send_recv_kernel, "one queue pair, routed: eL + S/B");
   m.rank_args = [](const Group&, const CollectiveShape& shape, uint32_t rank) {
@@ -321,8 +331,13 @@ AlgorithmModule send_recv_module() {
     return pair_connections(g, {std::minmax(shape.root, shape.peer)});
   };
   m.time = [](const CostQuery& q) {
+    if (q.ranks < 2) return 0.0;
+    const double latency = q.latency + hops_beyond_first(q) * (q.hop_latency > 0 ? q.hop_latency : q.latency);
+    // Credits come back the same way.
+    const double window = q.lanes * q.slots * q.message_bytes;
+    const double rate = latency > q.latency && window > 0 ? std::min(q.bandwidth, window / (2 * latency)) : q.bandwidth;
     // The first message is read and the last one stored while nothing is on the link.
-    return q.ranks < 2 ? 0.0 : q.latency + q.bytes / q.bandwidth + turn_seconds(q, q.bytes);
+    return latency + q.bytes / rate + turn_seconds(q, q.bytes);
   };
   return m;
 }

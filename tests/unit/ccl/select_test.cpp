@@ -383,6 +383,23 @@ TEST(ClosedForms, CreditsOfManyConnectionsLeaveAnUplinkFull) {
   EXPECT_NEAR(builtin().find("all_gather_direct")->time(q), bytes / q.wire_bandwidth, 0.02 * bytes / q.wire_bandwidth);
 }
 
+// From the last SIP of a row to the first one of the next, and from the last one to SIP 0.
+TEST(ClosedForms, SendsToTheNextRankTakeTheLongestWay) {
+  const AlgorithmModule& sends = *builtin().find("send_recv");
+  const auto seconds = [&](SipTopology topology, uint32_t w, uint32_t h, double bytes, const RingShape& ring) {
+    const Group g = grid(topology, w, h);
+    return sends.time(platform_figures(machine(g), g, lane_shape(1 << 10), bytes, ring));
+  };
+  const RingShape slots{8, 16 << 10}, few{2, 1 << 10};
+  const double hop = seconds(SipTopology::Ring1d, 16, 1, 4096, slots);
+  const double link = static_cast<double>(machine(grid(SipTopology::Ring1d, 16, 1)).sip_link.latency) * 1e-12;
+  EXPECT_NEAR(seconds(SipTopology::Mesh2d, 4, 4, 4096, slots) - hop, 5 * link, link / 100) << "six hops";
+  EXPECT_NEAR(seconds(SipTopology::Torus2d, 4, 4, 4096, slots) - hop, link, link / 100) << "two hops";
+  EXPECT_NEAR(seconds(SipTopology::FullyConnected, 16, 1, 4096, slots), hop, hop / 100);
+  // A round trip per two messages.
+  EXPECT_GT(seconds(SipTopology::Mesh2d, 4, 4, 1 << 20, few), (1 << 20) / 2048.0 * 12 * link);
+}
+
 TEST(Select, FiguresOfThePlatform) {
   const Group g = make_group(4);
   SystemConfig c = machine(g);
