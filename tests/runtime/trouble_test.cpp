@@ -216,7 +216,8 @@ void PrintTo(const Case& c, std::ostream* os) {
 class InjectedFaults : public TroubleTest, public testing::WithParamInterface<std::tuple<Case, Ps>> {};
 
 TEST_P(InjectedFaults, AreNamedAndTheNextGroupWorks) {
-  const auto& [injected, quantum] = GetParam();
+  const Case& injected = std::get<Case>(GetParam());
+  const Ps quantum = std::get<Ps>(GetParam());
   SystemConfig c = config(quantum);
   c.faults = parse_system_config(std::string("system: {sips: {count: 3}}\nsip: {cube_mesh: {w: 2, h: 2}}\n"
                                              "cube: {pes: 2}\nfaults:\n  - ") +
