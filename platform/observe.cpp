@@ -96,9 +96,7 @@ Observing::Observing(const ObserveOptions& options, const std::shared_ptr<Output
       im.waves = std::make_unique<observe::WaveSink>(options.vcd_file, options.vcd_select, &models::now_ps, gate);
     }
     for (const auto& r : options.records) {
-      if (im.probes == nullptr) im.probes = new observe::ProbeSet;
       im.recorders.push_back(std::make_shared<observe::CsvRecorder>(r.file, gate));
-      im.probes->add(r.path, [to = im.recorders.back()](const observe::Transaction& t) { to->write(t); });
     }
   } catch (const std::runtime_error& e) {
     throw UsageError(e.what());
@@ -107,6 +105,13 @@ Observing::Observing(const ObserveOptions& options, const std::shared_ptr<Output
     im.stats.open(options.stats_file, gate);
     if (!im.stats) throw UsageError(fmt::format("--stats: '{}' cannot be written", options.stats_file));
   }
+  if (options.records.empty()) return;
+  // Last: nobody owns the probes when this throws.
+  auto probes = std::make_unique<observe::ProbeSet>();
+  for (size_t i = 0; i < options.records.size(); ++i) {
+    probes->add(options.records[i].path, [to = im.recorders[i]](const observe::Transaction& t) { to->write(t); });
+  }
+  im.probes = probes.release();
 }
 
 Observing::~Observing() {
