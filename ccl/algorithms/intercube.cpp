@@ -90,28 +90,15 @@ AlgorithmModule module_between_cubes(const LaneModule& lane) {
 }  // namespace
 
 std::vector<AlgorithmModule> intercube_modules() {
-  LaneModule ring = ring_lane_module();
-  ring.refusal = [of_ring = ring.refusal](const Group& g) {
-    const std::string why = of_ring(g);
-    return why.empty() ? why : why + "; intercube_mesh runs on lines and rectangles without one";
-  };
-  ring.time = bidirectional_seconds;
-  ring.order = [](const Group& g, uint64_t count) {
-    return name_leaves(bidirectional_order_of_reduction(count, g.size()), ring_order(g).order);
-  };
-  AlgorithmModule by_ring = module_between_cubes(ring);
+  AlgorithmModule by_ring = module_between_cubes(
+      advising(bidirectional_lane_module(), "intercube_mesh runs on lines and rectangles without one"));
   by_ring.name = "intercube";
   by_ring.kernel_name = "ccl_intercube";
   by_ring.doc =
       "tensor partial over the cubes: reduce to the centre of each mesh, ring between the SIPs, broadcast back";
   by_ring.kernel = intercube_kernel<ring_lane>;
 
-  LaneModule mesh = mesh_lane_module();
-  mesh.refusal = [of_mesh = mesh.refusal](const Group& g) {
-    const std::string why = of_mesh(g);
-    return why.empty() ? why : why + "; intercube runs on it";
-  };
-  AlgorithmModule by_mesh = module_between_cubes(mesh);
+  AlgorithmModule by_mesh = module_between_cubes(advising(mesh_lane_module(), "intercube runs on it"));
   by_mesh.name = "intercube_mesh";
   by_mesh.kernel_name = "ccl_intercube_mesh";
   by_mesh.doc = "tensor partial over the cubes: as intercube, but along the lines of a mesh between the SIPs";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "ccl/algorithms/cube_mesh.h"
 #include "ccl/detours.h"
@@ -70,6 +71,14 @@ AlgorithmModule sip_all_reduce_module(const LaneModule& lane) {
     m.scratch_bytes = [](const Group&, const CollectiveShape& shape) { return shape.count * item_bytes(shape.dtype); };
   }
   return m;
+}
+
+LaneModule advising(LaneModule lane, const char* advice) {
+  lane.refusal = [why_not = std::move(lane.refusal), advice](const Group& g) {
+    const std::string why = why_not(g);
+    return why.empty() ? why : fmt::format("{}; {}", why, advice);
+  };
+  return lane;
 }
 
 LaneModule ring_lane_module() {
@@ -273,7 +282,7 @@ double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double bl
   const bool shared = line_shared || (both && (switched || (n == 2 && (q.group == nullptr || !q.group->double_links))));
   const double links = both && !shared ? 2 : 1, rate = link_bandwidth(q, links * colours);
   const double steps = both ? n / 2 : n - 1, phases = all_reduce ? 2 : 1;
-  const double further = q.hop_latency > 0 ? q.hop_latency : q.latency;
+  const double further = hop_seconds(q);
   const double latency = q.latency + detour.way * further / steps, longest = q.latency + detour.hop * further;
   if (q.slots == 0 || q.message_bytes == 0) {
     return phases * (steps * latency + (line_shared ? 2 : 1) * (n - 1) * block / links / rate);

@@ -56,6 +56,10 @@ AlgorithmModule sip_all_reduce_module_of(const LaneModule& lane) {
 
 /// The words and connections of the ring of a group: its size, a rank's position.
 LaneModule ring_lane_module();
+/// That of both directions of a ring at once, with its closed form and order of reduction.
+LaneModule bidirectional_lane_module();
+/// `lane` with refusals that go on with what runs there instead.
+LaneModule advising(LaneModule lane, const char* advice);
 /// Those of mesh_2d, and what a lane of it does.
 LaneModule mesh_lane_module();
 void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count);
@@ -116,6 +120,10 @@ AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& bes
 /// A connection passes on no more messages than it has slots in its own round trip.
 double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours = 1,
                     const AxisDetour& detour = {});
+/// What a hop beyond the first adds; a platform whose links are not known has the latency of a message there.
+inline double hop_seconds(const CostQuery& q) {
+  return q.hop_latency > 0 ? q.hop_latency : q.latency;
+}
 /// Seconds of an all-reduce on the ring of a group.
 double ring_all_reduce_seconds(const CostQuery& q, AxisKind kind);
 /// Seconds of the bidirectional ring between SIPs.

@@ -381,7 +381,7 @@ ExchangeWay exchange_way(const CostQuery& q, const std::vector<uint32_t>& order,
 }
 /// What the ways of an exchange of so many bytes add to a step between neighbours.
 double further_seconds(const CostQuery& q, const ExchangeWay& way, double bytes) {
-  const double further = q.hop_latency > 0 ? q.hop_latency : q.latency, carried = bytes / q.bandwidth;
+  const double further = hop_seconds(q), carried = bytes / q.bandwidth;
   return std::max((way.hops - 1) * further, (way.load - 1) * carried);
 }
 /// Handing in and out what is beyond a power of two.
@@ -410,7 +410,7 @@ double routed_tree_seconds(const CostQuery& q) {
     }
   }
   const Detours::Cost cost = q.detours->of(flows);
-  const double further = q.hop_latency > 0 ? q.hop_latency : q.latency, message = first_message(q, q.bytes / 2);
+  const double further = hop_seconds(q), message = first_message(q, q.bytes / 2);
   double longest = 0;
   auto links = cost.links.begin();
   for (uint32_t tree = 0; tree < 2; ++tree) {
@@ -474,7 +474,7 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
   doubling.needs_scratch = true;
   doubling.time = [](const CostQuery& q) {
     const double steps = log2_of(q), hops = full_bisection(q) ? steps : exchange_hops(q);
-    const double further = q.hop_latency > 0 ? q.hop_latency : q.latency;
+    const double further = hop_seconds(q);
     const double alone = unhidden_bytes(q, q.bytes / q.lanes);
     const bool copied = static_cast<uint32_t>(steps) % 2 == 1;  // the result lies in the working memory
     const double copy = copied ? q.memory_latency + (q.node_bandwidth > 0 ? q.bytes / q.node_bandwidth : 0) : 0;

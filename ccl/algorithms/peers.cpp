@@ -264,7 +264,7 @@ AlgorithmModule all_to_all_direct_module() {
         load = (g.topology == SipTopology::Torus2d ? longer / 8 : longer / 4) * q.bytes;
       }
     }
-    const double further = q.hop_latency > 0 ? q.hop_latency : q.latency;
+    const double further = hop_seconds(q);
     return q.latency + (farthest - 1) * further + load / q.bandwidth;
   };
   return m;
@@ -332,7 +332,7 @@ AlgorithmModule send_recv_module() {
   };
   m.time = [](const CostQuery& q) {
     if (q.ranks < 2) return 0.0;
-    const double latency = q.latency + hops_beyond_first(q) * (q.hop_latency > 0 ? q.hop_latency : q.latency);
+    const double latency = q.latency + hops_beyond_first(q) * hop_seconds(q);
     // Credits come back the same way.
     const double window = q.lanes * q.slots * q.message_bytes;
     const double rate = latency > q.latency && window > 0 ? std::min(q.bandwidth, window / (2 * latency)) : q.bandwidth;

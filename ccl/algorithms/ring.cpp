@@ -71,11 +71,7 @@ void ring_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
 }  // namespace
 
 AlgorithmModule ring_module() {
-  LaneModule lane = ring_lane_module();
-  lane.refusal = [of_ring = lane.refusal](const Group& g) {
-    const std::string why = of_ring(g);
-    return why.empty() ? why : why + "; mesh_2d runs on lines and rectangles without one";
-  };
+  LaneModule lane = advising(ring_lane_module(), "mesh_2d runs on lines and rectangles without one");
   lane.time = [](const CostQuery& q) { return ring_all_reduce_seconds(q, AxisKind::Up); };
   lane.order = [](const Group& g, uint64_t count) {
     return name_leaves(ring_order_of_reduction(count, g.size()), ring_order(g).order);

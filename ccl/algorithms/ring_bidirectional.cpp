@@ -129,17 +129,18 @@ void bidirectional_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t co
 }
 }  // namespace
 
-AlgorithmModule ring_bidirectional_module() {
+LaneModule bidirectional_lane_module() {
   LaneModule lane = ring_lane_module();
-  lane.refusal = [of_ring = lane.refusal](const Group& g) {
-    const std::string why = of_ring(g);
-    return why.empty() ? why : why + "; mesh_2d runs on lines and rectangles without one";
-  };
   lane.time = bidirectional_seconds;
   lane.order = [](const Group& g, uint64_t count) {
     return name_leaves(bidirectional_order_of_reduction(count, g.size()), ring_order(g).order);
   };
-  AlgorithmModule m = sip_all_reduce_module_of<bidirectional_lane>(lane);
+  return lane;
+}
+
+AlgorithmModule ring_bidirectional_module() {
+  AlgorithmModule m = sip_all_reduce_module_of<bidirectional_lane>(
+      advising(bidirectional_lane_module(), "mesh_2d runs on lines and rectangles without one"));
   m.name = "ring_bidirectional";
   m.traffic.asks = true;
   m.kernel_name = "ccl_ring_bidirectional";
