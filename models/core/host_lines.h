@@ -24,9 +24,10 @@ constexpr uint32_t kFetchTurns = 7;
 
 constexpr uintptr_t kHostLine = 64;  ///< bytes
 
+/// Into the second-level cache: the first one waits for a dozen lines at most, and whoever asks for more stands still.
 /// The empty asm statement keeps the call: to GCC, a function that does nothing but prefetch has no effect.
 inline void fetch_line(const void* address) {
-  __builtin_prefetch(address);
+  __builtin_prefetch(address, 0, 2);
   __asm__ volatile("");
 }
 /// All lines of [begin, end).
