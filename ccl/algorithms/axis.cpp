@@ -16,8 +16,7 @@ AxisSchedule::AxisSchedule(const tl::Tl& tl, const SipAxis& axis, AxisWork work,
       m_first_round(reduces() ? 0 : axis.n - 1),
       m_end_round(gathers() ? 2 * axis.n - 1 : axis.n) {
   if (phases == Phases::AllReduce) m_work.output = m_work.input;
-  uint64_t longest = 0;
-  for (const Range& b : m_work.blocks) longest = std::max(longest, aligned_chunk(b.count, axis.parts(), 0).count);
+  const uint64_t longest = aligned_chunk(m_work.blocks.longest(), axis.parts(), 0).count;
   if (axis.n > 1) {
     std::vector<Dir> dirs;
     for (Dir d : {axis.prev, axis.next}) {
@@ -64,8 +63,8 @@ uint32_t AxisSchedule::away(uint32_t d, bool further) const {
 }
 
 Range AxisSchedule::part_of(uint32_t owner) const {
-  const Range& block = m_work.blocks[owner];
-  if (block.empty()) return block;
+  const Range block = m_work.blocks[owner];
+  if (block.empty() || m_axis.parts() == 1) return m_plan.cut(block, m_slab);
   const Range r = aligned_chunk(block.count, m_axis.parts(), m_part);
   return m_plan.cut({block.begin + r.begin, r.count}, m_slab);
 }

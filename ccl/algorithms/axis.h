@@ -45,7 +45,7 @@ struct Place {
 };
 
 struct AxisWork {
-  std::vector<Range> blocks;  ///< of each position, in elements
+  Parts blocks;  ///< of each position, in elements
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   uint64_t divisor = 1;

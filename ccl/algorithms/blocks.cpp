@@ -30,7 +30,7 @@ void block_kernel(tl::Tl& tl, const tl::Args& args, bool reduce) {
   axis.kind = static_cast<AxisKind>(a.take());
   axis.position = a.take32();
   AxisWork work;
-  work.blocks = take_ranges(a);
+  work.blocks = take_parts(a);
   axis.n = static_cast<uint32_t>(work.blocks.size());
   work.dtype = a.dtype;
   work.op = a.op;

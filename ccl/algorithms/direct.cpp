@@ -49,10 +49,8 @@ class Exchange {
       : m_tl(tl), m_rank(rank), m_work(work), m_peers(behind(static_cast<uint32_t>(work.blocks.size()), rank)) {
     std::vector<tl::Dir> dirs;
     for (const uint32_t p : m_peers) dirs.push_back(tl::peer_dir(p));
-    uint64_t longest = 0;
-    for (const Range& b : work.blocks) longest = std::max(longest, b.count);
     // Two slabs have room in a ring, the one that is reduced and the one that arrives.
-    m_plan = SlabPlan(tl, work.dtype, longest, 2, dirs, work.message_bytes);
+    m_plan = SlabPlan(tl, work.dtype, work.blocks.longest(), 2, dirs, work.message_bytes);
   }
 
   /// Leaves the reduction of the own block at `output`.
@@ -90,7 +88,7 @@ class Exchange {
   }
   /// The move of one message of a contribution.
   Move message_of(uint32_t owner, uint64_t i) const {
-    const Range& block = m_work.blocks[owner];
+    const Range block = m_work.blocks[owner];
     const uint64_t at = std::min(block.count, i * m_plan.message_elems);
     return move_of(owner, {block.begin + at, std::min(block.count - at, m_plan.message_elems)}, 0);
   }
@@ -117,7 +115,7 @@ class Exchange {
   /// A slab of the own block to everyone.
   void give(uint64_t slab, Addr own) {
     Move send = gather_move(m_rank, slab);
-    const Range &block = m_work.blocks[m_rank], part = m_plan.cut(block, slab);
+    const Range block = m_work.blocks[m_rank], part = m_plan.cut(block, slab);
     const Addr place = place_of(m_rank, slab);
     send.local = own + (part.begin - block.begin) * item();
     send.store = place == send.local ? 0 : place;
@@ -162,7 +160,7 @@ class Exchange {
   SlabPlan m_plan;
 };
 
-AxisWork work_of(const ModuleArguments& a, std::vector<Range> blocks) {
+AxisWork work_of(const ModuleArguments& a, Parts blocks) {
   AxisWork work;
   work.blocks = std::move(blocks);
   work.dtype = a.dtype;
@@ -175,7 +173,7 @@ AxisWork work_of(const ModuleArguments& a, std::vector<Range> blocks) {
 /// Words: n, rank.
 void direct_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
   const uint32_t n = a.take32(), rank = a.take32();
-  AxisWork work = work_of(a, chunks(count, n));
+  AxisWork work = work_of(a, Parts({0, count}, n));
   work.input = work.output = {buffer, 0};
   Exchange exchange(tl, rank, work);
   exchange.reduce_scatter();
@@ -187,7 +185,7 @@ void direct_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
 void block_kernel(tl::Tl& tl, const tl::Args& args, bool reduce) {
   ModuleArguments a(args);
   const uint32_t rank = a.take32();
-  AxisWork work = work_of(a, take_ranges(a));
+  AxisWork work = work_of(a, take_parts(a));
   const Range own = work.blocks.at(rank);
   work.input = {a.input, reduce ? 0 : own.begin};
   work.output = {a.output, reduce ? own.begin : 0};

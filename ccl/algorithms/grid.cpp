@@ -61,9 +61,9 @@ void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
     submit_in_turn(tl, std::move(schedules));
     tl.wait_all();
   };
-  const auto work = [&](std::vector<Range> blocks) {
+  const auto work = [&](const Range& whole, uint32_t parts) {
     AxisWork out;
-    out.blocks = std::move(blocks);
+    out.blocks = Parts(whole, parts);
     out.dtype = a.dtype;
     out.op = a.op;
     out.message_bytes = a.message_bytes;
@@ -72,11 +72,11 @@ void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
   };
   using Phases = AxisSchedule::Phases;
   const auto along_first = [&](const Colour& c, Phases phases) {
-    return AxisSchedule(tl, c.first, work(cut(c.part, c.first.n)), phases);
+    return AxisSchedule(tl, c.first, work(c.part, c.first.n), phases);
   };
   phase([&](const Colour& c) { return along_first(c, Phases::ReduceScatter); });
   phase([&](const Colour& c) {
-    AxisWork inner = work(cut(cut(c.part, c.first.n)[c.first.position], c.second.n));
+    AxisWork inner = work(Parts(c.part, c.first.n)[c.first.position], c.second.n);
     if (a.op == ReduceOp::Avg) inner.divisor = uint64_t{w} * h;
     return AxisSchedule(tl, c.second, std::move(inner), Phases::AllReduce);
   });

@@ -158,18 +158,18 @@ void put_ranges(const std::vector<Range>& ranges, std::vector<uint64_t>& words) 
   for (const Range& r : ranges) words.insert(words.end(), {r.begin, r.count});
 }
 
-std::vector<Range> take_ranges(ModuleArguments& a) {
-  const uint64_t n = a.take(), regular = a.take(), each = regular != 0 ? a.take() : 0;
+Parts take_parts(ModuleArguments& a) {
+  const uint64_t n = a.take(), regular = a.take();
+  if (regular != 0) {
+    const uint64_t each = a.take();
+    return n == 0 ? Parts() : Parts({0, n * each}, n);
+  }
   std::vector<Range> out;
   for (uint64_t i = 0; i < n; ++i) {
-    if (regular != 0) {
-      out.push_back({i * each, each});
-    } else {
-      const uint64_t begin = a.take();
-      out.push_back({begin, a.take()});
-    }
+    const uint64_t begin = a.take();
+    out.push_back({begin, a.take()});
   }
-  return out;
+  return Parts(std::move(out));
 }
 
 bool directions_shared(const CostQuery& q) {

@@ -85,9 +85,9 @@ class BlockRanges {
   std::vector<uint64_t> m_begin;  ///< of each rank's, where they differ in length
 };
 
-/// Ranges as argument words, short when they are equal parts one after the other.
+/// Ranges as argument words, short when they are equal parts one after the other, and back.
 void put_ranges(const std::vector<Range>& ranges, std::vector<uint64_t>& words);
-std::vector<Range> take_ranges(ModuleArguments& a);
+Parts take_parts(ModuleArguments& a);
 
 /// Whether both directions of a ring of these ranks are the same cable or uplink, and so share its bandwidth.
 bool directions_shared(const CostQuery& q);

@@ -39,7 +39,7 @@ void copy_own(tl::Tl& tl, const ModuleArguments& a, Addr from, Addr to, uint64_t
 void all_to_all_direct_kernel(tl::Tl& tl, const tl::Args& args) {
   ModuleArguments a(args);
   const uint32_t rank = a.take32();
-  const std::vector<Range> out = take_ranges(a), in = take_ranges(a);
+  const Parts out = take_parts(a), in = take_parts(a);
   const auto n = static_cast<uint32_t>(out.size());
   copy_own(tl, a, a.input + out[rank].begin * a.item(), a.output + in[rank].begin * a.item(), out[rank].count);
   // Distances 1, n-1, 2, n-2, ...: both ways round are busy from the start.

@@ -16,7 +16,7 @@ using tl::Dir;
 void ring_all_reduce(tl::Tl& tl, const Lane& lane) {
   if (lane.n < 2 || lane.count == 0) return;
   const uint32_t n = lane.n, last = 2 * n - 2, item = item_bytes(lane.dtype);
-  const std::vector<Range> chunks = tl::Tl::chunks(lane.count, n);
+  const Parts chunks({0, lane.count}, n);
   const SlabPlan plan(tl, lane.dtype, chunks[0].count, 1, {Dir::Next, Dir::Prev}, lane.message_bytes);
 
   // Step k receives what the previous rank sent in step k-1.

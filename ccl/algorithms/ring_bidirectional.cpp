@@ -29,7 +29,7 @@ constexpr Flow kFlows[2] = {{Dir::Prev, Dir::Next, true}, {Dir::Next, Dir::Prev,
 void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane) {
   if (lane.n < 2 || lane.count == 0) return;
   const uint32_t n = lane.n, half = n / 2, parts = n % 2 == 0 ? 2 : 1, item = item_bytes(lane.dtype);
-  const std::vector<Range> chunks = tl::Tl::chunks(lane.count, n);
+  const Parts chunks({0, lane.count}, n);
   const SlabPlan plan(tl, lane.dtype, aligned_chunk(chunks[0].count, parts, 0).count, parts, {Dir::Next, Dir::Prev},
                       lane.message_bytes);
   const uint32_t steps = 2 * half + 1;
@@ -39,8 +39,8 @@ void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane) {
   const auto fill_in = [&](Step& out, uint64_t slab, uint32_t k, uint32_t part, const Flow& flow) {
     const uint32_t before = part == 0 ? half : n - 1 - half, after = n - 1 - before;
     const auto part_of = [&](uint32_t owner) {
-      const Range& chunk = chunks[owner % n];
-      if (chunk.empty()) return chunk;
+      const Range chunk = chunks[owner % n];
+      if (chunk.empty() || parts == 1) return plan.cut(chunk, slab);
       const Range r = aligned_chunk(chunk.count, parts, part);
       return plan.cut({chunk.begin + r.begin, r.count}, slab);
     };

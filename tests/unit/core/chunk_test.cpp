@@ -65,6 +65,31 @@ TEST(AlignedChunk, RoundsThePartUpNotTheCount) {
   EXPECT_EQ(chunks(3, 3, 4), (std::vector<Range>{{0, 3}, {3, 0}, {3, 0}}));
 }
 
+TEST(Parts, ByTheRuleAreThePartsOfAlignedChunk) {
+  for (uint64_t count : {0, 1, 2, 3, 7, 8, 63, 64, 1000}) {
+    for (uint64_t n = 1; n <= 17; ++n) {
+      const Parts parts({100, count}, n);
+      ASSERT_EQ(parts.size(), n);
+      EXPECT_EQ(parts.longest(), aligned_chunk(count, n, 0).count);
+      for (uint64_t i = 0; i < n; ++i) {
+        const Range r = aligned_chunk(count, n, i);
+        EXPECT_EQ(parts[i], (Range{100 + r.begin, r.count})) << count << "/" << n << " part " << i;
+      }
+      EXPECT_THROW(parts.at(n), std::out_of_range);
+    }
+  }
+}
+
+TEST(Parts, AsTheyAre) {
+  const Parts parts({{4, 2}, {6, 0}, {6, 5}});
+  EXPECT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts.longest(), 5u);
+  EXPECT_EQ(parts.at(2), (Range{6, 5}));
+  EXPECT_THROW(parts.at(3), std::out_of_range);
+  EXPECT_EQ(Parts().size(), 0u);
+  EXPECT_EQ(Parts().longest(), 0u);
+}
+
 TEST(AlignedChunk, LargeCounts) {
   const uint64_t count = (uint64_t{1} << 40) + 1;
   EXPECT_EQ(torch_chunk(count, 64, 63).end(), count);
