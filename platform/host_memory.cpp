@@ -27,6 +27,7 @@ void prefer_huge_pages_for_heap() {
   const auto end = reinterpret_cast<uintptr_t>(sbrk(0));
   mallopt(M_TOP_PAD, 1 << 20);
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_MXFAST, 0);  // small free blocks, kept apart, are gone through for every large one that is taken
   const uintptr_t first = (begin + page - 1) / page * page;
   if (end > first) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
 #endif
