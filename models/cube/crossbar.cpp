@@ -14,7 +14,7 @@ Crossbar::Crossbar(const sc_core::sc_module_name& name, const SystemServices& se
       mesh_out("mesh_out"),
       hbm_out("hbm_out"),
       sfr_out("sfr_out"),
-      spare_in("spare_in"),
+      spare_in("spare_in", Binding::Optional),
       spare_out("spare_out"),
       rst_n("rst_n"),
       m_plan(plan),

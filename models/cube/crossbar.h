@@ -1,8 +1,6 @@
 // The local crossbar of a cube: every PE, the HBM, the cube's SFRs, the mesh and one spare pair of sockets.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
-#include <tlm_utils/simple_initiator_socket.h>
 #include <memory>
 #include <systemc>
 #include <tlm>
@@ -18,10 +16,8 @@ namespace ahbm::models {
 /// One resource per output port. The data of a read comes back through the output port of who asked.
 class Crossbar : public sc_core::sc_module {
  public:
-  using In = tlm_utils::passthrough_target_socket_tagged<Crossbar>;
-  using Out = tlm_utils::simple_initiator_socket<Crossbar>;
-  using SpareIn = tlm_utils::passthrough_target_socket_tagged_optional<Crossbar>;
-  using SpareOut = tlm_utils::simple_initiator_socket_optional<Crossbar>;
+  using In = InSocket<Crossbar, int>;
+  using Out = OutSocket;
 
   /// \param plan referenced
   Crossbar(const sc_core::sc_module_name& name, const SystemServices& services, const FabricPlan& plan, SipId sip,
@@ -33,9 +29,9 @@ class Crossbar : public sc_core::sc_module {
   Out mesh_out;
   Out hbm_out;
   Out sfr_out;
-  SpareIn spare_in;            ///< a foreign initiator; may stay unbound
-  SpareOut spare_out;          ///< gets what falls into a hole of this cube; may stay unbound
-  sc_core::sc_in<bool> rst_n;  ///< low: accesses to this cube answer TLM_GENERIC_ERROR_RESPONSE
+  In spare_in;                  ///< a foreign initiator; may stay unbound
+  OptionalOutSocket spare_out;  ///< gets what falls into a hole of this cube; may stay unbound
+  sc_core::sc_in<bool> rst_n;   ///< low: accesses to this cube answer TLM_GENERIC_ERROR_RESPONSE
 
   struct Port {
     enum Fixed : uint32_t { Mesh, Spare, Hbm, Sfr, FixedCount };

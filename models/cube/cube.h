@@ -31,8 +31,8 @@ class Cube : public sc_core::sc_module {
   uint32_t pes() const { return static_cast<uint32_t>(m_pes.size()); }
 
   /// For foreign modules; both may stay unbound. `spare_out` gets the accesses that fall into a hole of this cube.
-  Crossbar::SpareIn& spare_in = crossbar.spare_in;
-  Crossbar::SpareOut& spare_out = crossbar.spare_out;
+  Crossbar::In& spare_in = crossbar.spare_in;
+  OptionalOutSocket& spare_out = crossbar.spare_out;
 
  private:
   std::unique_ptr<Hbm> m_hbm;

@@ -1,6 +1,7 @@
 #include "models/cube/cube_sfr.h"
 
 #include <ahbm/registers/cube.h>
+#include <fmt/core.h>
 
 #include "models/tlm/classify.h"
 #include "models/tlm/process_macro.h"
@@ -14,7 +15,6 @@ CubeSfr::CubeSfr(const sc_core::sc_module_name& name, const SystemServices& serv
       xbar_in("xbar_in"),
       rst_n("rst_n"),
       irq_out("irq_out"),
-      pe_irq("pe_irq", services.config->pes),
       pe_rst_n("pe_rst_n", true),
       m_base(cube_base(sip, cube) + addr::kCubeSfr),
       m_shape(services.config->map_shape()),
@@ -22,6 +22,7 @@ CubeSfr::CubeSfr(const sc_core::sc_module_name& name, const SystemServices& serv
       m_hbm_channels(services.config->hbm.channels),
       m_route_epoch(services.route_epoch),
       m_registers(regs::cube::kLayout, this) {
+  for (uint32_t p = 0; p < services.config->pes; ++p) pe_irq.emplace_back(fmt::format("pe_irq_{}", p).c_str());
   set_reset_values();
   xbar_in.register_b_transport(this, &CubeSfr::b_transport);
   xbar_in.register_transport_dbg(this, &CubeSfr::transport_dbg);

@@ -1,7 +1,7 @@
 // The SFR block of a cube: identification, reset of its PEs, and the collection of their interrupts.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
+#include <deque>
 #include <systemc>
 #include <tlm>
 
@@ -16,11 +16,11 @@ class CubeSfr : public sc_core::sc_module, private RegisterBehaviour {
  public:
   CubeSfr(const sc_core::sc_module_name& name, const SystemServices& services, SipId sip, CubeId cube);
 
-  tlm_utils::passthrough_target_socket<CubeSfr> xbar_in;
+  InSocket<CubeSfr> xbar_in;
   sc_core::sc_in<bool> rst_n;
   sc_core::sc_out<bool> irq_out;  ///< level: some enabled PE's line is high
   /// Driven by the PEs, each from whatever process accesses it: hence no check of the writer.
-  sc_core::sc_vector<sc_core::sc_signal<bool, sc_core::SC_UNCHECKED_WRITERS>> pe_irq;
+  std::deque<sc_core::sc_signal<bool, sc_core::SC_UNCHECKED_WRITERS>> pe_irq;
   sc_core::sc_signal<bool> pe_rst_n;  ///< low with rst_n and for one SFR latency (a delta at least) after CTRL.RESET
 
  private:
@@ -41,7 +41,7 @@ class CubeSfr : public sc_core::sc_module, private RegisterBehaviour {
   bool m_in_reset = false;
   bool m_pulse = false;  ///< CTRL.RESET is holding the PEs
   Ps m_access_done = 0;  ///< of the access that calls on_write
-  sc_core::sc_event m_reset_request, m_reset_step, m_update;
+  sc_core::sc_event m_reset_request{"reset_request"}, m_reset_step{"reset_step"}, m_update{"update"};
 };
 
 }  // namespace ahbm::models

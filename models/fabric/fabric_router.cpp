@@ -12,7 +12,7 @@ FabricRouter::FabricRouter(const sc_core::sc_module_name& name, const SystemConf
       host_in("host_in"),
       block_in("block_in"),
       block_out("block_out"),
-      spare_in("spare_in"),
+      spare_in("spare_in", Binding::Optional),
       spare_out("spare_out"),
       m_plan(plan),
       m_sip(sip) {

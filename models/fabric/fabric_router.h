@@ -2,14 +2,13 @@
 // the cube mesh: what only passes through a SIP never enters a cube.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
-#include <tlm_utils/simple_initiator_socket.h>
 #include <memory>
 #include <systemc>
 #include <tlm>
 #include <vector>
 
 #include "models/fabric/fabric_plan.h"
+#include "models/tlm/sockets.h"
 #include "models/tlm/walk.h"
 
 namespace ahbm::models {
@@ -18,8 +17,8 @@ namespace ahbm::models {
 /// socket, one hop each of the cube link's bandwidth and 0 ns.
 class FabricRouter : public sc_core::sc_module {
  public:
-  using In = tlm_utils::passthrough_target_socket_tagged<FabricRouter>;
-  using Out = tlm_utils::simple_initiator_socket<FabricRouter>;
+  using In = InSocket<FabricRouter, int>;
+  using Out = OutSocket;
 
   /// \param plan referenced
   FabricRouter(const sc_core::sc_module_name& name, const SystemConfig& config, const FabricPlan& plan, SipId sip);
@@ -27,8 +26,8 @@ class FabricRouter : public sc_core::sc_module {
   In host_in;   ///< the host link has been passed
   In block_in;  ///< from the SIP block (its management core)
   Out block_out;
-  tlm_utils::passthrough_target_socket_tagged_optional<FabricRouter> spare_in;  ///< a foreign initiator
-  tlm_utils::simple_initiator_socket_optional<FabricRouter> spare_out;  ///< a foreign target: see SipBlock's holes
+  In spare_in;                  ///< a foreign initiator
+  OptionalOutSocket spare_out;  ///< a foreign target: see SipBlock's holes
 
   In& mesh_in(uint32_t attachment) { return *m_mesh_in[attachment]; }
   Out& mesh_out(uint32_t attachment) { return *m_mesh_out[attachment]; }

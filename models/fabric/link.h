@@ -1,8 +1,6 @@
 // One direction of a cable: the resource that messages reserve, between two sockets.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
-#include <tlm_utils/simple_initiator_socket.h>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "models/fault/fault_injector.h"
+#include "models/tlm/sockets.h"
 #include "models/tlm/walk.h"
 
 namespace ahbm::models {
@@ -38,8 +37,8 @@ class Link : public sc_core::sc_module {
   Link(const sc_core::sc_module_name& name, const LinkParams& params, const Framing& framing,
        const LinkFactory& own = {});
 
-  tlm_utils::passthrough_target_socket<Link> link_in;
-  tlm_utils::simple_initiator_socket<Link> link_out;
+  InSocket<Link> link_in;
+  OutSocket link_out;
 
   /// \pre before the first transaction
   void set_way_back(Link& link) { m_back = &link; }

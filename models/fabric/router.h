@@ -1,8 +1,6 @@
 // The router of one cube in the mesh of its SIP.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
-#include <tlm_utils/simple_initiator_socket.h>
 #include <array>
 #include <memory>
 #include <systemc>
@@ -11,6 +9,7 @@
 
 #include "models/fabric/fabric_plan.h"
 #include "models/fabric/router_part.h"
+#include "models/tlm/sockets.h"
 #include "models/tlm/walk.h"
 
 namespace ahbm::models {
@@ -19,8 +18,8 @@ namespace ahbm::models {
 /// link's latency includes the router. Sockets exist for the neighbours and attachments that there are.
 class Router : public RouterPart {
  public:
-  using In = tlm_utils::passthrough_target_socket<Router>;
-  using Out = tlm_utils::simple_initiator_socket<Router>;
+  using In = InSocket<Router>;
+  using Out = OutSocket;
 
   /// \param plan referenced
   Router(const sc_core::sc_module_name& name, const FabricPlan& plan, SipId sip, CubeId cube);

@@ -1,22 +1,21 @@
 // The core of the switch topology: non-blocking, no time of its own. Up- and downlinks hold the resources.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
-#include <tlm_utils/simple_initiator_socket.h>
 #include <memory>
 #include <systemc>
 #include <tlm>
 #include <vector>
 
 #include "models/fabric/fabric_plan.h"
+#include "models/tlm/sockets.h"
 #include "models/tlm/walk.h"
 
 namespace ahbm::models {
 
 class SwitchCore : public sc_core::sc_module {
  public:
-  using In = tlm_utils::passthrough_target_socket<SwitchCore>;
-  using Out = tlm_utils::simple_initiator_socket<SwitchCore>;
+  using In = InSocket<SwitchCore>;
+  using Out = OutSocket;
 
   /// \param plan referenced. Sockets exist for the links that do.
   SwitchCore(const sc_core::sc_module_name& name, const FabricPlan& plan);

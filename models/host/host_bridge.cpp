@@ -71,7 +71,7 @@ PooledPayload& make_payload(PayloadPool& pool, tlm::tlm_command command, Addr ad
 }  // namespace
 
 HostBridge::HostBridge(const sc_core::sc_module_name& name, const SystemConfig& config)
-    : sc_core::sc_module(name), spare_in("spare_in"), m_impl(std::make_unique<Impl>(config)) {
+    : sc_core::sc_module(name), spare_in("spare_in", Binding::Optional), m_impl(std::make_unique<Impl>(config)) {
   const Framing framing{config.noc.packet_bytes, config.noc.packet_header_bytes};
   for (uint32_t s = 0; s < config.sips; ++s) {
     m_impl->ports.push_back(std::make_unique<Impl::Port>(s, config.host_link, framing));

@@ -1,8 +1,6 @@
 // The runtime's only door into the machine: one initiator and one target socket per SIP.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
-#include <tlm_utils/simple_initiator_socket.h>
 #include <functional>
 #include <memory>
 #include <systemc>
@@ -12,6 +10,7 @@
 #include "models/core/launch.h"
 #include "models/tlm/extensions.h"
 #include "models/tlm/payload_pool.h"
+#include "models/tlm/sockets.h"
 
 namespace ahbm::models {
 
@@ -26,8 +25,8 @@ struct CompletionEvent {
 /// Holds the host link of every SIP, both directions. Nothing here waits by itself.
 class HostBridge : public sc_core::sc_module {
  public:
-  using Out = tlm_utils::simple_initiator_socket<HostBridge>;
-  using In = tlm_utils::passthrough_target_socket_tagged<HostBridge>;
+  using Out = OutSocket;
+  using In = InSocket<HostBridge, int>;
 
   /// `config` is not kept.
   HostBridge(const sc_core::sc_module_name& name, const SystemConfig& config);
@@ -40,7 +39,7 @@ class HostBridge : public sc_core::sc_module {
   In& sip_in(SipId sip);    ///< completions from the SIP block
   /// A foreign initiator on the host's side: reaches the whole machine over the host link of the SIP it addresses. May
   /// stay unbound.
-  tlm_utils::passthrough_target_socket_optional<HostBridge> spare_in;
+  InSocket<HostBridge> spare_in;
 
   /// When a transfer has left the host and when it is done at the other end. Absolute times.
   struct Timing {

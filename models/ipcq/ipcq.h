@@ -1,7 +1,6 @@
 // The IPCQ block of one PE: queue pairs behind QP registers and doorbell pages.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
 #include <memory>
 #include <systemc>
 #include <tlm>
@@ -12,6 +11,7 @@
 #include "models/ipcq/ipcq_port.h"
 #include "models/pe/tcm.h"
 #include "models/tlm/route.h"
+#include "models/tlm/sockets.h"
 
 namespace ahbm::models {
 
@@ -38,7 +38,7 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   ~Ipcq() override;
 
   /// QP registers and doorbell pages, at global addresses of this PE's window.
-  tlm_utils::passthrough_target_socket<Ipcq> bus_in;
+  InSocket<Ipcq> bus_in;
 
   TargetSocket& bus() override { return bus_in; }
   void bind_out(tlm::tlm_fw_transport_if<>* first, const uint64_t* route_epoch) override {

@@ -1,7 +1,6 @@
 // The memory stack of a cube as a TLM target.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
 #include <systemc>
 #include <tlm>
 
@@ -17,7 +16,7 @@ class Hbm : public sc_core::sc_module {
  public:
   Hbm(const sc_core::sc_module_name& name, const SystemServices& services, SipId sip, CubeId cube);
 
-  tlm_utils::passthrough_target_socket<Hbm> xbar_in;
+  InSocket<Hbm> xbar_in;
 
   SparseMemory& memory() { return m_memory; }
   const HbmStats& stats() const { return m_timing.stats(); }

@@ -124,16 +124,17 @@ uint64_t ProbeSet::transactions() const {
 }
 
 void ProbeSet::join(models::InitiatorSocket& from, models::TargetSocket& to) {
-  const std::string target = to.name();
+  const std::string target = to.get_base_export().name();
+  const std::string initiator = from.get_base_port().name();
   const std::string module = target.substr(0, target.rfind('.'));
   std::vector<std::function<void(const Transaction&)>> who;
   for (Request& r : m_requests) {
-    if (r.path != from.name() && r.path != target && r.path != module) continue;
+    if (r.path != initiator && r.path != target && r.path != module) continue;
     r.matched = true;
     who.push_back(r.on_transaction);
   }
   if (who.empty()) {
-    from.bind(to);
+    models::bind_sockets(from, to);
     return;
   }
   m_probes.push_back(std::make_unique<Probe>(sc_core::sc_gen_unique_name("probe")));
@@ -141,7 +142,7 @@ void ProbeSet::join(models::InitiatorSocket& from, models::TargetSocket& to) {
   probe.on_transaction = [who](const Transaction& t) {
     for (const auto& f : who) f(t);
   };
-  from.bind(probe.in);
+  models::bind_sockets(from, probe.in);
   probe.out.bind(to);
 }
 

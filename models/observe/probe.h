@@ -1,8 +1,6 @@
 // A passive recorder of TLM transactions that can be spliced between any two sockets.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
-#include <tlm_utils/simple_initiator_socket.h>
 
 #include <deque>
 #include <functional>
@@ -38,8 +36,8 @@ class Probe : public sc_core::sc_module {
  public:
   explicit Probe(const sc_core::sc_module_name& name);
 
-  tlm_utils::passthrough_target_socket<Probe> in;
-  tlm_utils::simple_initiator_socket<Probe> out;
+  models::InSocket<Probe> in;
+  models::OutSocket out;
 
   /// Called after each transaction.
   std::function<void(const Transaction&)> on_transaction;
@@ -94,10 +92,10 @@ class ProbeSet {
   std::deque<std::unique_ptr<Probe>> m_probes;
 };
 
-/// `from.bind(to)`, through `probes` when there are any.
+/// Binds them, through `probes` when there are any.
 inline void join(ProbeSet* probes, models::InitiatorSocket& from, models::TargetSocket& to) {
   if (probes == nullptr) {
-    from.bind(to);
+    models::bind_sockets(from, to);
   } else {
     probes->join(from, to);
   }

@@ -1,7 +1,5 @@
 #include "models/pe/pe.h"
 
-#include <tlm_utils/simple_initiator_socket.h>
-
 #include <cstring>
 #include <optional>
 
@@ -18,20 +16,6 @@
 namespace ahbm::models {
 
 using namespace regs;
-
-namespace {
-// The blocks of a PE have their bus from it alone, which only ever calls b_transport.
-struct NoBackward final : tlm::tlm_bw_transport_if<> {
-  tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload&, tlm::tlm_phase&, sc_core::sc_time&) override {
-    return tlm::TLM_ACCEPTED;
-  }
-  void invalidate_direct_mem_ptr(sc_dt::uint64, sc_dt::uint64) override {}
-};
-NoBackward& no_backward() {
-  static NoBackward none;
-  return none;
-}
-}  // namespace
 
 // Where granted routes end: the window's state that every message and credit needs, together in few cache lines.
 struct Pe::Inbox final : tlm::tlm_fw_transport_if<> {
@@ -75,8 +59,8 @@ struct Pe::Impl : IpcqHost, SfrHost {
         ipcq(*m_ipcq),
         services(around) {
     if (services.wakes == nullptr) m_own_wakes = std::make_unique<WakeQueue>(config.simulation.pe_quantum);
-    sfr.bus().get_base_port().bind(no_backward());
-    ipcq.bus().get_base_port().bind(no_backward());
+    bind_to_caller(sfr.bus());
+    bind_to_caller(ipcq.bus());
     inbox.faults = &faults;
     inbox.ipcq = &ipcq;
     inbox.ipcq_bus = &ipcq.bus().get_base_interface();
@@ -184,7 +168,7 @@ struct Pe::Impl : IpcqHost, SfrHost {
   std::unique_ptr<Executor> m_executor;  ///< from the first launch on: most PEs of a large machine never run
   bool irq_level = false;
   bool driving_line = false;
-  sc_core::sc_event irq_changed;  ///< one process drives the line, whoever's access changed it
+  sc_core::sc_event irq_changed{"irq_changed"};  ///< one process drives the line, whoever's access changed it
   const observe::Tap* tap = nullptr;
   Route firmware_route;
 };

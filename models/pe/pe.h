@@ -1,8 +1,6 @@
 // A processing element: SFR block, Ipcq, TCM, DMA, compute and the executor of launched kernels.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
-#include <tlm_utils/simple_initiator_socket.h>
 #include <memory>
 #include <string>
 #include <systemc>
@@ -13,6 +11,7 @@
 #include "models/tl/kernel_registry.h"
 #include "models/tlm/extensions.h"
 #include "models/tlm/payload_pool.h"
+#include "models/tlm/sockets.h"
 
 namespace ahbm::observe {
 class ProbeSet;
@@ -49,8 +48,8 @@ class Pe : public sc_core::sc_module {
   Pe(const sc_core::sc_module_name& name, const SystemServices& services, const PeLocation& location);
   ~Pe() override;
 
-  tlm_utils::passthrough_target_socket<Pe> xbar_in;  ///< the PE window: addresses are global, as everywhere
-  tlm_utils::simple_initiator_socket<Pe> xbar_out;   ///< DMA, doorbells and completions leave here
+  InSocket<Pe> xbar_in;  ///< the PE window: addresses are global, as everywhere
+  OutSocket xbar_out;    ///< DMA, doorbells and completions leave here
   sc_core::sc_in<bool> rst_n;
   sc_core::sc_out<bool> irq_out;  ///< level
 

@@ -1,7 +1,6 @@
 // The SFRs of a PE (configs/registers/pe.yaml) as a TLM target.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
 #include <systemc>
 #include <tlm>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "models/ipcq/ipcq_port.h"
 #include "models/pe/sfr_port.h"
 #include "models/tlm/extensions.h"
+#include "models/tlm/sockets.h"
 
 namespace ahbm::models {
 
@@ -33,7 +33,7 @@ class SfrBlock : public sc_core::sc_module, public SfrPart, private RegisterBeha
  public:
   SfrBlock(const sc_core::sc_module_name& name, const SystemConfig& config, const PeLocation& location, SfrHost& host);
 
-  tlm_utils::passthrough_target_socket<SfrBlock> bus_in;
+  InSocket<SfrBlock> bus_in;
 
   TargetSocket& bus() override { return bus_in; }
   void record_error(uint32_t error_bits, Addr address) override;

@@ -33,7 +33,7 @@ SipBlock::SipBlock(const sc_core::sc_module_name& name, const SystemServices& se
       fabric_in("fabric_in"),
       fabric_out("fabric_out"),
       host_out("host_out"),
-      management_cpu_in("management_cpu_in"),
+      management_cpu_in("management_cpu_in", Binding::Optional),
       boot_rom_out("boot_rom_out"),
       timer_out("timer_out"),
       interrupt_controller_out("interrupt_controller_out"),

@@ -1,8 +1,6 @@
 // The SIP block: completion mailbox and the places of the management core and its devices.
 #pragma once
 
-#include <tlm_utils/passthrough_target_socket.h>
-#include <tlm_utils/simple_initiator_socket.h>
 #include <systemc>
 #include <tlm>
 
@@ -16,15 +14,15 @@ namespace ahbm::models {
 /// naturally aligned). The other places are sockets: unbound, they are holes.
 class SipBlock : public sc_core::sc_module {
  public:
-  using PlaceOut = tlm_utils::simple_initiator_socket_optional<SipBlock>;
+  using PlaceOut = OptionalOutSocket;
 
   SipBlock(const sc_core::sc_module_name& name, const SystemServices& services, SipId sip);
 
-  tlm_utils::passthrough_target_socket<SipBlock> fabric_in;
-  tlm_utils::simple_initiator_socket<SipBlock> fabric_out;  ///< what the management core sends elsewhere
-  tlm_utils::simple_initiator_socket<SipBlock> host_out;    ///< completions
+  InSocket<SipBlock> fabric_in;
+  OutSocket fabric_out;  ///< what the management core sends elsewhere
+  OutSocket host_out;    ///< completions
   /// The management core: below 2^32 it sees this block, above that the global map.
-  tlm_utils::passthrough_target_socket_optional<SipBlock> management_cpu_in;
+  InSocket<SipBlock> management_cpu_in;
   // Devices see global addresses, whoever asks.
   PlaceOut boot_rom_out, timer_out, interrupt_controller_out, uart_out, firmware_ram_out;
   sc_core::sc_in<bool> rst_n;  ///< low: the mailbox is emptied and refuses accesses
