@@ -1,7 +1,6 @@
 // A passive recorder of TLM transactions that can be spliced between any two sockets.
 #pragma once
 
-
 #include <deque>
 #include <functional>
 #include <memory>
