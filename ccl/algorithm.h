@@ -148,7 +148,7 @@ struct CostQuery {
   double slots = 0;           ///< messages that a connection holds; 0: unknown
   double mesh_bandwidth = 0;  ///< of the cubes' mesh for all that a rank's lanes send over its links; 0: no limit
   double wire_bandwidth = 0;  ///< B where several connections share a link, whatever one's credits; 0: as `bandwidth`
-  const Detours* detours = nullptr;  ///< ccl/detours.h; null where no link is absent
+  const Detours* detours = nullptr;  ///< ccl/detours.h; null where every connection is one hop on a link
 };
 
 /// B where a rank uses so many links at once.
@@ -162,7 +162,7 @@ struct ReduceTree {
   std::vector<int32_t> postfix;
 };
 
-/// How data goes along a module's connections, for its time where links are absent and some are routed around them.
+/// How data goes along a module's connections, for its time where these are routed.
 struct Traffic {
   double passes = 1;     ///< times that the longest way leads over a connection
   bool one_way = false;  ///< from `rank` to `peer_rank` only

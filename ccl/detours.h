@@ -1,9 +1,8 @@
-// The ways that messages between SIPs take where links are absent, against those on the whole fabric.
+// The ways that messages between SIPs take, where they are longer than a link or share one: on absent links' detours,
+// and between members of a group that are no neighbours.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "ccl/algorithm.h"
@@ -21,29 +20,26 @@ struct Flow {
 
 class Detours {
  public:
-  explicit Detours(const SystemConfig& config) : m_now(config), m_whole(whole(config)) {}
+  explicit Detours(const SystemConfig& config);
 
-  /// Whether links are absent, and matter to the group.
+  /// Whether links are absent, or the group is a part of a grid, so that its connections may be routed, and matter.
   static bool possible(const SystemConfig& config, const Group& group);
 
-  struct Cost {
-    std::vector<uint32_t> hops;   ///< that each flow's way gains
-    double load = 1;              ///< of the fullest link that they use
+  struct Ways {
     std::vector<uint32_t> links;  ///< on each flow's way
-    double fullest = 0;           ///< bytes on that link
+    std::vector<double> carried;  ///< bytes on the fullest link of each flow's way
+    double fullest = 0;           ///< and of all
+    double alone = 0;             ///< the same if every two SIPs that exchange something had a link of their own
   };
   /// \param beside  other flows that are under way at the same time
-  Cost of(const std::vector<Flow>& flows, const std::vector<Flow>& beside = {}) const;
+  Ways of(const std::vector<Flow>& flows, const std::vector<Flow>& beside = {}) const;
+  /// On the fabric as it would be without absent links.
+  Ways on_whole_fabric(const std::vector<Flow>& flows, const std::vector<Flow>& beside = {}) const;
 
  private:
-  struct Ways {
-    std::vector<uint32_t> hops;
-    double fullest = 0;  ///< bytes on one link
-  };
-  static SystemConfig whole(SystemConfig config);
-  static Ways ways(const SipGraph& graph, const std::vector<Flow>& flows, const std::vector<Flow>& beside);
-
-  SipGraph m_now, m_whole;
+  const SipTopology m_topology;
+  const GridRoutes m_routes;
+  std::optional<SipGraph> m_graph;  ///< where links are absent
 };
 
 }  // namespace ahbm::ccl

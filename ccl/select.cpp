@@ -90,10 +90,12 @@ Added added_by(const Detours& detours, const AlgorithmModule& m, const Group& gr
     flows.push_back({here, there, side_of(egress.of(c.rank, c.dir))});
     if (!m.traffic.one_way) flows.push_back({there, here, side_of(egress.of(c.peer_rank, c.peer_dir))});
   }
-  const Detours::Cost cost = detours.of(flows);
+  const Detours::Ways now = detours.of(flows), before = detours.on_whole_fabric(flows);
   Added out;
-  for (const uint32_t hops : cost.hops) out.hops = std::max(out.hops, hops);
-  if (!m.traffic.in_turn) out.load = cost.load;
+  for (size_t i = 0; i < flows.size(); ++i) {
+    if (now.links[i] > before.links[i]) out.hops = std::max(out.hops, now.links[i] - before.links[i]);
+  }
+  if (!m.traffic.in_turn && before.fullest > 0) out.load = std::max(1.0, now.fullest / before.fullest);
   return out;
 }
 

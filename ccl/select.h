@@ -23,9 +23,9 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
                            const RingShape& ring);
 CostQuery platform_figures(const SystemConfig& config, const Group& group, const CollectiveShape& shape, double bytes);
 
-/// The module's closed form with these figures, in seconds. Where links are absent, messages take other ways: the
-/// fullest link then carries so many times what it carries on the whole fabric, and every pass waits for the longest
-/// detour.
+/// The module's closed form with these figures, in seconds. Where links are absent, or the group is a part of a grid,
+/// messages take longer ways and share links: the module's form asks for them. Of a form that does not, what absent
+/// links change counts: how much fuller the fullest link is, and the longest detour in every pass.
 double closed_form(const AlgorithmModule& module, const SystemConfig& config, const Group& group,
                    const CollectiveShape& shape, double bytes);
 

@@ -253,16 +253,16 @@ AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& bes
   AxisDetour out;
   if (q.detours == nullptr || q.group == nullptr) return out;
   const AxisKind kind = axes.axis.kind;
-  const Detours::Cost cost = q.detours->of(flows_of(*q.group, axes), flows_of(*q.group, beside));
-  out.load = cost.load;
-  auto gained = cost.hops.begin();
+  const Detours::Ways ways = q.detours->of(flows_of(*q.group, axes), flows_of(*q.group, beside));
+  if (ways.alone > 0) out.load = ways.fullest / ways.alone;
+  auto links_on_way = ways.links.begin();
   for (const std::vector<uint32_t>& order : axes.orders) {
     const size_t n = order.size(), links = n < 2 ? 0 : kind == AxisKind::Line ? n - 1 : n;
     std::vector<uint32_t> up, down;
     for (size_t p = 0; p < links; ++p) {
-      up.push_back(kind == AxisKind::Down ? 0 : gained[0]);
-      down.push_back(kind == AxisKind::Up ? 0 : gained[1]);
-      gained += 2;
+      up.push_back(kind == AxisKind::Down ? 0 : links_on_way[0] - 1);
+      down.push_back(kind == AxisKind::Up ? 0 : links_on_way[1] - 1);
+      links_on_way += 2;
       out.hop = std::max({out.hop, up.back(), down.back()});
     }
     if (links != 0) out.way = std::max(out.way, longest_way(axes, n, up, down));

@@ -98,9 +98,9 @@ struct AxisSet {
   double block = 1;  ///< bytes that a position owns
   AxisSchedule::Phases phases = AxisSchedule::Phases::AllReduce;
 };
-/// What they meet where links are absent.
+/// What they meet where their connections are routed, against one hop on a link of its own for each.
 struct AxisDetour {
-  double load = 1;   ///< of the fullest link
+  double load = 1;   ///< of the fullest link; less than 1 where two ways lead to the same SIP
   double way = 0;    ///< hops that the longest way of a phase gains, an all-reduce's two together the mean of both
   uint32_t hop = 0;  ///< that the longest connection gains
 };
@@ -116,8 +116,8 @@ AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& bes
 /// for its latency. Without slots and messages, that is where slabs are nothing and blocks are messages, these are the
 /// forms of docs/collectives.md.
 ///
-/// Where links are absent, what comes last has gone the longest detour, and all detours along the way are in its steps.
-/// A connection passes on no more messages than it has slots in its own round trip.
+/// Where connections are routed, what comes last has gone the longest detour, and all detours along the way are in its
+/// steps. A connection passes on no more messages than it has slots in its own round trip.
 double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours = 1,
                     const AxisDetour& detour = {});
 /// What a hop beyond the first adds; a platform whose links are not known has the latency of a message there.

@@ -365,7 +365,7 @@ double exchange_hops(const CostQuery& q) {
   }
   return hops;
 }
-/// The ways of an exchange, where links are absent.
+/// The ways of an exchange, where it is routed.
 struct ExchangeWay {
   double hops = 1;  ///< of the longest
   double load = 1;  ///< messages on the fullest link
@@ -376,8 +376,8 @@ ExchangeWay exchange_way(const CostQuery& q, const std::vector<uint32_t>& order,
   for (uint32_t p = 0; p < n; ++p) {
     flows.push_back({q.group->sips[order[p]], q.group->sips[order[p ^ distance]], std::nullopt, 1});
   }
-  const Detours::Cost cost = q.detours->of(flows);
-  return {static_cast<double>(*std::max_element(cost.links.begin(), cost.links.end())), cost.fullest};
+  const Detours::Ways ways = q.detours->of(flows);
+  return {static_cast<double>(*std::max_element(ways.links.begin(), ways.links.end())), ways.fullest};
 }
 /// What the ways of an exchange of so many bytes add to a step between neighbours.
 double further_seconds(const CostQuery& q, const ExchangeWay& way, double bytes) {
@@ -409,10 +409,10 @@ double routed_tree_seconds(const CostQuery& q) {
       flows.push_back({parent, child, std::nullopt, 1});
     }
   }
-  const Detours::Cost cost = q.detours->of(flows);
+  const Detours::Ways ways = q.detours->of(flows);
   const double further = hop_seconds(q), message = first_message(q, q.bytes / 2);
   double longest = 0;
-  auto links = cost.links.begin();
+  auto links = ways.links.begin();
   for (uint32_t tree = 0; tree < 2; ++tree) {
     std::vector<double> up(n), down(n);  // between a position and its parent
     for (uint32_t p = 0; p < n; ++p) {
@@ -432,7 +432,7 @@ double routed_tree_seconds(const CostQuery& q) {
     };
     longest = std::max(longest, from_root(up) + from_root(down));
   }
-  return longest + (cost.fullest * q.bytes / 2 - message) / q.bandwidth;
+  return longest + (ways.fullest * q.bytes / 2 - message) / q.bandwidth;
 }
 
 AlgorithmModule named(AlgorithmModule m, const char* name, const char* doc) {

@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "ccl/algorithms/modules.h"
+#include "ccl/detours.h"
 #include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
@@ -215,6 +216,38 @@ double bits_of(uint32_t n) {
   return n < 2 ? 0 : std::ceil(std::log2(n));
 }
 
+/// A block from every rank to every other, by the ways that there are.
+double routed_pairs_seconds(const CostQuery& q) {
+  const std::vector<SipId>& sips = q.group->sips;
+  std::vector<Flow> flows;
+  for (const SipId from : sips) {
+    for (const SipId to : sips) {
+      if (from != to) flows.push_back({from, to, std::nullopt, q.bytes / q.ranks});
+    }
+  }
+  const Detours::Ways ways = q.detours->of(flows);
+  const double farthest = *std::max_element(ways.links.begin(), ways.links.end());
+  return q.latency + (farthest - 1) * hop_seconds(q) + ways.fullest / q.bandwidth;
+}
+
+/// Steps of a ring both ways: every one waits for the longest connection, and the fullest link carries what several do.
+double routed_ring_seconds(const CostQuery& q) {
+  const Group& g = *q.group;
+  const std::vector<uint32_t> order = ring_order(g).order;
+  const uint32_t n = q.ranks;
+  RingEgress egress(g);
+  std::vector<Flow> flows;
+  for (uint32_t p = 0; p < n; ++p) {
+    const uint32_t here = order[p], there = order[(p + 1) % n];
+    flows.push_back({g.sips[here], g.sips[there], side_of(egress.of(here, Dir::Next)), 1});
+    flows.push_back({g.sips[there], g.sips[here], side_of(egress.of(there, Dir::Prev)), 1});
+  }
+  const Detours::Ways ways = q.detours->of(flows);
+  const double longest = *std::max_element(ways.links.begin(), ways.links.end());
+  const double carried = std::floor(n * n / 4.0) / 2 * q.bytes / n;
+  return q.ranks / 2 * (q.latency + (longest - 1) * hop_seconds(q)) + ways.fullest * carried / q.bandwidth;
+}
+
 AlgorithmModule all_to_all_direct_module() {
   AlgorithmModule m = base(Collective::AllToAll, "all_to_all_direct", all_to_all_direct_kernel,
                            "a queue pair per peer, routed by the fabric: (n+2) S/(8B) on a ring of even n");
@@ -241,8 +274,10 @@ AlgorithmModule all_to_all_direct_module() {
     }
     return pair_connections(g, pairs);
   };
+  m.traffic.asks = true;
   m.time = [](const CostQuery& q) {
     if (q.ranks < 2 || q.group == nullptr) return 0.0;
+    if (q.detours != nullptr) return routed_pairs_seconds(q);
     const Group& g = *q.group;
     uint32_t farthest = 0;
     for (uint32_t r = 1; r < g.size(); ++r) farthest = std::max(farthest, hops(g, r));
@@ -295,8 +330,10 @@ AlgorithmModule all_to_all_ring_module() {
     for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_ring_connections(g, cube, out);
     return out;
   };
+  m.traffic.asks = true;
   m.time = [](const CostQuery& q) {
     if (q.ranks < 2) return 0.0;
+    if (q.detours != nullptr && q.group != nullptr) return routed_ring_seconds(q);
     const double n = q.ranks, each = q.bytes / n;
     const double load = directions_shared(q) ? std::floor(n * n / 4) * each : std::floor(n * n / 4) / 2 * each;
     return q.ranks / 2 * q.latency + load / q.bandwidth;

@@ -3,7 +3,10 @@
 //
 // Order of the reduction, with r the root's position: first half  x[r] + (x[r-1] + (x[r-2] + ... x[r+1])), second half
 // x[r] + (x[r+1] + (x[r+2] + ... x[r-1])), modulo n.
+#include <algorithm>
+
 #include "ccl/algorithms/modules.h"
+#include "ccl/detours.h"
 #include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
@@ -71,6 +74,33 @@ void reduce_ring_kernel(tl::Tl& tl, const tl::Args& args) {
   }
 }
 
+/// The longest way round for the first message, and what follows it over the fullest link. The root is rank 0.
+double routed_seconds(const CostQuery& q, bool reduce) {
+  const Group& g = *q.group;
+  const std::vector<uint32_t> order = ring_order(g).order;
+  const uint32_t n = q.ranks;
+  const auto root = static_cast<uint32_t>(std::find(order.begin(), order.end(), 0) - order.begin());
+  RingEgress egress(g);
+  std::vector<Flow> flows;  // all of the half that goes towards Next, then of the other one
+  for (const Dir ahead : kAhead) {
+    const uint32_t step = ahead == Dir::Next ? 1 : n - 1;
+    for (uint32_t hop = 0; hop + 1 < n; ++hop) {
+      const uint32_t from = order[(root + (hop + reduce) * step) % n],
+                     to = order[(root + (hop + reduce + 1) * step) % n];
+      flows.push_back({g.sips[from], g.sips[to], side_of(egress.of(from, ahead)), 1});
+    }
+  }
+  const Detours::Ways ways = q.detours->of(flows);
+  const double rate = link_bandwidth(q, 2), message = first_message(q, q.bytes / 2);
+  double longest = 0;
+  for (auto links = ways.links.begin(); links != ways.links.end();) {
+    double way = 0;
+    for (uint32_t hop = 0; hop + 1 < n; ++hop) way += q.latency + (*links++ - 1.0) * hop_seconds(q) + message / rate;
+    longest = std::max(longest, way);
+  }
+  return longest + (ways.fullest * q.bytes / 2 - message) / rate;
+}
+
 AlgorithmModule rooted_ring_module(Collective collective) {
   AlgorithmModule m;
   m.name = std::string(to_string(collective)) + "_ring";
@@ -95,8 +125,10 @@ AlgorithmModule rooted_ring_module(Collective collective) {
     for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_ring_connections(g, cube, out);
     return out;
   };
-  m.time = [](const CostQuery& q) {
+  m.traffic.asks = true;
+  m.time = [collective](const CostQuery& q) {
     if (q.ranks < 2) return 0.0;
+    if (q.detours != nullptr && q.group != nullptr) return routed_seconds(q, collective == Collective::Reduce);
     const double links = directions_shared(q) ? 1 : 2;
     const double rate = link_bandwidth(q, links), message = first_message(q, q.bytes / 2);
     return (q.ranks - 1) * (q.latency + message / rate) + (q.bytes / links - message) / rate;

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ccl/algorithms/modules.h"
+#include "ccl/detours.h"
 #include "ccl/group_memo.h"
 #include "ccl/topology_embedding.h"
 
@@ -216,6 +217,28 @@ double fullest_branch(const TreeOrder& tree, uint32_t root) {
   return static_cast<double>(most) / static_cast<double>(all);
 }
 
+/// The longest way for the first message, and what follows it over the fullest link. The root is rank 0.
+double routed_seconds(const CostQuery& q, const TreeOrder& tree, bool upwards, bool blocks) {
+  const std::vector<SipId>& sips = q.group->sips;
+  std::vector<Flow> flows;  // of every rank but the root
+  for (uint32_t r = 1; r < q.ranks; ++r) {
+    const SipId parent = sips[tree.parent[r]];
+    const double bytes = blocks ? static_cast<double>(branch_size(tree, r)) / q.ranks : 1;
+    flows.push_back({upwards ? sips[r] : parent, upwards ? parent : sips[r], std::nullopt, bytes});
+  }
+  const Detours::Ways ways = q.detours->of(flows);
+  const double message = blocks ? 0 : first_message(q, q.bytes);
+  double longest = 0;
+  for (uint32_t r = 1; r < q.ranks; ++r) {
+    double way = 0;
+    for (uint32_t at = r; at != 0; at = tree.parent[at]) {
+      way += q.latency + (ways.links[at - 1] - 1.0) * hop_seconds(q) + message / q.bandwidth;
+    }
+    longest = std::max(longest, way);
+  }
+  return longest + (ways.fullest * q.bytes - message) / q.bandwidth;
+}
+
 AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const char* doc) {
   const bool blocks = collective == Collective::Gather || collective == Collective::Scatter;
   AlgorithmModule m;
@@ -248,10 +271,14 @@ AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const ch
     }
     return out;
   };
+  m.traffic.asks = true;
   m.time = [=](const CostQuery& q) {
     if (q.ranks < 2 || q.group == nullptr) return 0.0;
     const auto shared = trees->of(*q.group, 0);
     const TreeOrder& tree = *shared;
+    if (q.detours != nullptr) {
+      return routed_seconds(q, tree, collective == Collective::Reduce || collective == Collective::Gather, blocks);
+    }
     const bool one_uplink = q.group->topology == SipTopology::Switch;
     // On equal links a node sends two copies; a switch has one uplink for both.
     const double copies = one_uplink && q.ranks > 2 && !blocks ? 2 : 1;

@@ -51,6 +51,51 @@ uint32_t distance(uint32_t a, uint32_t b) {
 
 }  // namespace
 
+// ------------------------------------------------------------------------------------------------------- GridRoutes
+
+bool GridRoutes::wraps(uint32_t extent) const {
+  if (m_topology == SipTopology::Mesh2d) return false;
+  return extent > 2 || (extent == 2 && m_double_links);
+}
+
+std::optional<SipId> GridRoutes::neighbour(SipId sip, Side side) const {
+  const uint32_t x = value(sip) % m_w;
+  const uint32_t y = value(sip) / m_w;
+  const bool horizontal = side == Side::E || side == Side::W;
+  const uint32_t extent = horizontal ? m_w : m_h;
+  const uint32_t at = horizontal ? x : y;
+  const bool up = side == Side::E || side == Side::S;
+  const bool at_edge = up ? at + 1 == extent : at == 0;
+  if (extent < 2 || (at_edge && !wraps(extent))) return std::nullopt;
+  const uint32_t to = up ? (at + 1) % extent : (at + extent - 1) % extent;
+  return horizontal ? SipId{y * m_w + to} : SipId{to * m_w + x};
+}
+
+GridRoutes::Axis GridRoutes::axis(uint32_t from, uint32_t to, uint32_t extent) const {
+  Axis a;
+  a.distance = static_cast<int32_t>(to) - static_cast<int32_t>(from);
+  if (!wraps(extent) || a.distance == 0) return a;
+  const auto n = static_cast<int32_t>(extent);
+  const int32_t up = (a.distance + n) % n;  // steps in the positive direction
+  a.tie = up * 2 == n;
+  a.distance = up * 2 <= n ? up : up - n;
+  return a;
+}
+
+std::optional<Side> GridRoutes::next_side(SipId here, SipId dest, std::optional<Side> egress_hint) const {
+  const Axis x = axis(value(here) % m_w, value(dest) % m_w, m_w);
+  if (x.distance != 0) {
+    if (x.tie && egress_hint == Side::W) return Side::W;
+    return x.distance > 0 ? Side::E : Side::W;
+  }
+  const Axis y = axis(value(here) / m_w, value(dest) / m_w, m_h);
+  if (y.distance != 0) {
+    if (y.tie && egress_hint == Side::N) return Side::N;
+    return y.distance > 0 ? Side::S : Side::N;
+  }
+  return std::nullopt;
+}
+
 // --------------------------------------------------------------------------------------------------------- SipGraph
 
 SipGraph::SipGraph(const SystemConfig& config)
@@ -58,7 +103,7 @@ SipGraph::SipGraph(const SystemConfig& config)
       m_topology(config.topology),
       m_w(config.sip_w),
       m_h(config.sip_h),
-      m_double_links(config.double_links),
+      m_routes(config),
       m_ports(config.sips) {
   for (const LinkOverride& o : config.link_overrides) {
     m_irregular = m_irregular || o.absent;
@@ -80,12 +125,6 @@ bool SipGraph::is_grid() const {
   return m_topology != SipTopology::FullyConnected && m_topology != SipTopology::Switch;
 }
 
-/// Whether a row of this extent is closed to a ring. A dimension of 2 has one cable unless two are declared.
-bool SipGraph::wraps(uint32_t extent) const {
-  if (m_topology == SipTopology::Mesh2d) return false;
-  return extent > 2 || (extent == 2 && m_double_links);
-}
-
 std::optional<SipId> SipGraph::neighbour(SipId sip, Side side) const {
   for (const Port& p : m_ports[sip]) {
     if (is_grid() && p.side == side) return p.peer;
@@ -95,22 +134,9 @@ std::optional<SipId> SipGraph::neighbour(SipId sip, Side side) const {
 
 void SipGraph::build_grid(const SystemConfig& config) {
   const LinkRules rules{config};
-  const auto grid_neighbour = [this](SipId sip, Side side) -> std::optional<SipId> {
-    const uint32_t x = value(sip) % m_w;
-    const uint32_t y = value(sip) / m_w;
-    const bool horizontal = side == Side::E || side == Side::W;
-    const uint32_t extent = horizontal ? m_w : m_h;
-    const uint32_t at = horizontal ? x : y;
-    const bool up = side == Side::E || side == Side::S;
-    const bool at_edge = up ? at + 1 == extent : at == 0;
-    if (extent < 2 || (at_edge && !wraps(extent))) return std::nullopt;
-    const uint32_t to = up ? (at + 1) % extent : (at + extent - 1) % extent;
-    return horizontal ? SipId{y * m_w + to} : SipId{to * m_w + x};
-  };
-
   for (uint32_t s = 0; s < m_sips; ++s) {
     for (const Side side : kPortOrder) {
-      const auto peer = grid_neighbour(SipId{s}, side);
+      const auto peer = m_routes.neighbour(SipId{s}, side);
       if (!peer) continue;
       const auto link = rules.resolve(SipId{s}, side, *peer, opposite(side));
       if (!link) continue;
@@ -181,31 +207,6 @@ void SipGraph::build_switch(const SystemConfig& config) {
   }
 }
 
-SipGraph::Axis SipGraph::axis(uint32_t from, uint32_t to, uint32_t extent) const {
-  Axis a;
-  a.distance = static_cast<int32_t>(to) - static_cast<int32_t>(from);
-  if (!wraps(extent) || a.distance == 0) return a;
-  const auto n = static_cast<int32_t>(extent);
-  const int32_t up = (a.distance + n) % n;  // steps in the positive direction
-  a.tie = up * 2 == n;
-  a.distance = up * 2 <= n ? up : up - n;
-  return a;
-}
-
-std::optional<Side> SipGraph::regular_side(SipId here, SipId dest, std::optional<Side> hint) const {
-  const Axis x = axis(value(here) % m_w, value(dest) % m_w, m_w);
-  if (x.distance != 0) {
-    if (x.tie && hint == Side::W) return Side::W;
-    return x.distance > 0 ? Side::E : Side::W;
-  }
-  const Axis y = axis(value(here) / m_w, value(dest) / m_w, m_h);
-  if (y.distance != 0) {
-    if (y.tie && hint == Side::N) return Side::N;
-    return y.distance > 0 ? Side::S : Side::N;
-  }
-  return std::nullopt;
-}
-
 std::optional<uint32_t> SipGraph::port_on(SipId sip, Side side, uint32_t lane) const {
   if (!is_grid()) return std::nullopt;
   const auto& ports = m_ports[sip];
@@ -254,7 +255,7 @@ std::optional<uint32_t> SipGraph::next_port(SipId here, SipId dest, std::optiona
   }
   if (!m_irregular) {
     if (m_topology == SipTopology::FullyConnected) return value(dest) < value(here) ? value(dest) : value(dest) - 1;
-    const auto side = regular_side(here, dest, egress_hint);
+    const auto side = m_routes.next_side(here, dest, egress_hint);
     return side ? port_on(here, *side, lane) : std::nullopt;
   }
 
@@ -263,7 +264,7 @@ std::optional<uint32_t> SipGraph::next_port(SipId here, SipId dest, std::optiona
   const auto nearer = [&](const Port& p) { return dist[value(p.peer)] + 1 == dist[value(here)]; };
   const auto first = std::find_if(ports.begin(), ports.end(), nearer);
   if (!is_grid()) return static_cast<uint32_t>(first - ports.begin());
-  for (const auto& wanted : {egress_hint, regular_side(here, dest, egress_hint)}) {
+  for (const auto& wanted : {egress_hint, m_routes.next_side(here, dest, egress_hint)}) {
     if (!wanted) continue;
     const auto port = port_on(here, *wanted, lane);
     if (port && nearer(ports[*port])) return port;
@@ -331,7 +332,7 @@ uint32_t SipGraph::diameter_hops() const {
   if (m_topology == SipTopology::Switch) return 2;
   if (!m_irregular) {
     if (m_topology == SipTopology::FullyConnected) return 1;
-    const auto longest = [this](uint32_t extent) { return wraps(extent) ? extent / 2 : extent - 1; };
+    const auto longest = [this](uint32_t extent) { return m_routes.wraps(extent) ? extent / 2 : extent - 1; };
     return longest(m_w) + longest(m_h);
   }
   uint32_t diameter = 0;

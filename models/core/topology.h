@@ -28,6 +28,32 @@ constexpr Side opposite(Side side) {
   }
 }
 
+/// The ways between SIPs of a ring_1d, torus_2d or mesh_2d without absent links, by coordinates alone.
+class GridRoutes {
+ public:
+  explicit GridRoutes(const SystemConfig& config)
+      : m_topology(config.topology), m_w(config.sip_w), m_h(config.sip_h), m_double_links(config.double_links) {}
+
+  /// Empty when there is none.
+  std::optional<SipId> neighbour(SipId sip, Side side) const;
+  /// Where a message leaves: shortest way, X before Y, a tie between the two ways round goes to E (or S) unless
+  /// `egress_hint` names the other. Empty when here == dest.
+  std::optional<Side> next_side(SipId here, SipId dest, std::optional<Side> egress_hint) const;
+  /// Whether a row of this extent is closed to a ring. A dimension of 2 has one cable unless two are declared.
+  bool wraps(uint32_t extent) const;
+
+ private:
+  struct Axis {
+    int32_t distance = 0;  ///< signed steps, positive towards E or S
+    bool tie = false;      ///< the other way round is equally long
+  };
+  Axis axis(uint32_t from, uint32_t to, uint32_t extent) const;
+
+  SipTopology m_topology = SipTopology::Ring1d;
+  uint32_t m_w = 1, m_h = 1;
+  bool m_double_links = false;
+};
+
 /// The links between SIPs. Every fabric link is two directed links, one per end; a `Port` is the end from which this
 /// SIP sends. Ports of a SIP are numbered; in a grid topology a port also belongs to a side.
 class SipGraph {
@@ -101,14 +127,7 @@ class SipGraph {
   Ps all_reduce_bound(uint64_t bytes) const;
 
  private:
-  struct Axis {
-    int32_t distance = 0;  ///< signed steps, positive towards E or S
-    bool tie = false;      ///< the other way round is equally long
-  };
   bool is_grid() const;
-  bool wraps(uint32_t extent) const;
-  Axis axis(uint32_t from, uint32_t to, uint32_t extent) const;
-  std::optional<Side> regular_side(SipId here, SipId dest, std::optional<Side> hint) const;
   void build_grid(const SystemConfig& config);
   void build_full(const SystemConfig& config);
   void build_switch(const SystemConfig& config);
@@ -118,7 +137,7 @@ class SipGraph {
   uint32_t m_sips = 0;
   SipTopology m_topology = SipTopology::Ring1d;
   uint32_t m_w = 1, m_h = 1;
-  bool m_double_links = false;
+  GridRoutes m_routes;
   bool m_irregular = false;       ///< some link is absent: routes come from distances, not from coordinates
   bool m_uniform_latency = true;  ///< no override changes a latency
   IdVector<SipId, std::vector<Port>> m_ports;

@@ -152,6 +152,28 @@ TEST(Tune, AutoIsRightAndItsFormsAreToo) {
   }
 }
 
+// SIPs that a ring closes over others, a diagonal, scattered ones: what is no neighbour is routed, and shares links.
+TEST(Tune, AutoKnowsTheWaysInsideOfAPartOfTheMachine) {
+  const std::string grid = " --set system.sips.count=16 --set system.sips.topology=";
+  for (const std::string& part : {std::string(" --group 0,1,2,3"), grid + "mesh_2d --group 0,5,10,15",
+                                  grid + "torus_2d --group 4,8,11,14", grid + "ring_1d --group 1,2,3,4,5,6,7,8,9"}) {
+    for (const char* collective : {"all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "all_to_all"}) {
+      SCOPED_TRACE(collective + part);
+      const auto r = test::run_program(
+          "tune -c peer_64B_50ns --set simulation.functional=false -b 1K -e 4M -f 16 "
+          "--quiet --json /dev/stdout --collective " +
+          (collective + part));
+      ASSERT_EQ(r.code, 0) << r.text;
+      const auto document = nlohmann::json::parse(r.text);
+      ASSERT_FALSE(document["results"].empty());
+      for (const auto& row : document["results"]) {
+        if (row["margin"].is_null()) continue;  // a single algorithm
+        EXPECT_GT(row["margin"].get<double>(), -0.12) << row;
+      }
+    }
+  }
+}
+
 TEST(Tune, OtherCollectivesAndMistakes) {
   for (const char* collective : {"all_gather", "broadcast", "all_to_all", "gather", "sendrecv"}) {
     const auto r = test::run_program(std::string("tune -c tiny -b 4K -e 4K --collective ") + collective);

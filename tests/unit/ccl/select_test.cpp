@@ -122,7 +122,7 @@ TEST(ClosedForms, LanesFollowOneAnother) {
 
 SystemConfig machine(const Group& g) {
   SystemConfig c;
-  c.sips = g.size();
+  c.sips = g.machine_sips;
   c.topology = g.topology;
   c.sip_w = g.sip_w;
   c.sip_h = g.sip_h;
@@ -338,6 +338,111 @@ TEST(Select, FastestWithAbsentLinks) {
   EXPECT_EQ(chosen_without(grid(SipTopology::Mesh2d, 3, 3), 16384, {{5, 8}, {1, 4}}), "mesh_2d_1");
   EXPECT_EQ(chosen_without(grid(SipTopology::Torus2d, 4, 2), kMiB, {{0, 1}, {0, 3}, {4, 7}}), "ring_bidirectional");
   EXPECT_EQ(chosen_without(grid(SipTopology::Mesh2d, 8, 2), 4096, {{9, 10}, {3, 4}}), "mesh_2d_1");
+}
+
+Group part_of(Group machine, const std::vector<uint32_t>& sips) {
+  machine.sips.clear();
+  for (const uint32_t s : sips) machine.sips.push_back(SipId{s});
+  return machine;
+}
+
+// The simulated times of peer_64B_50ns: SIPs that the ring closes over four others, a diagonal, scattered ones.
+TEST(ClosedForms, SubGroupsAreRoutedAsTheySimulate) {
+  const auto near = [](const Group& g, const char* name, double bytes, double simulated) {
+    EXPECT_NEAR(detoured(name, g, bytes, {}) / simulated, 1, 0.06) << name << " of " << bytes;
+  };
+  const Group arc = part_of(make_group(8), {0, 1, 2, 3});
+  near(arc, "ring_bidirectional", 1024, 410);
+  near(arc, "mesh_2d_1", 1024, 324);
+  near(arc, "recursive_doubling", 1024, 182);
+  near(arc, "double_binary_tree", 1024, 332);
+  near(arc, "halving_doubling", 65536, 2770);
+  near(arc, "reduce_scatter_ring", 1024, 262);
+  near(arc, "broadcast_ring", 1024, 282);
+  near(arc, "broadcast_tree", 1024, 198);
+  near(arc, "all_to_all_ring", 1024, 314);
+  near(arc, "all_to_all_direct", 1024, 158);
+  const Group diagonal = part_of(grid(SipTopology::Mesh2d, 4, 4), {0, 5, 10, 15});
+  near(diagonal, "ring", 1024, 1024);
+  near(diagonal, "recursive_doubling", 1024, 332);
+  near(diagonal, "all_gather_ring_bidirectional", 65536, 1069);
+  near(diagonal, "reduce_ring", 1024, 524);
+  near(diagonal, "reduce_tree", 65536, 1841);
+  near(diagonal, "gather_tree", 65536, 1077);
+  near(diagonal, "all_to_all_ring", 1024, 614);
+  const Group scattered = part_of(grid(SipTopology::Torus2d, 4, 4), {4, 8, 11, 14});
+  near(scattered, "ring_bidirectional", 1024, 708);
+  near(scattered, "reduce_scatter_line", 1024, 312);
+  near(scattered, "broadcast_ring", 1024, 424);
+  near(scattered, "all_to_all_direct", 65536, 924);
+}
+
+// What took every connection for one hop on a link of its own chose rings there, which take up to 2.4 times as long.
+TEST(Select, KnowsTheWaysBetweenMembersThatAreNoNeighbours) {
+  const auto chosen_of = [](Collective c, const Group& g, double bytes) {
+    return select_algorithm(builtin(), c, g, lane_shape(1024), bytes, machine(g)).module->name;
+  };
+  const Group arc = part_of(make_group(8), {0, 1, 2, 3});
+  const Group diagonal = part_of(grid(SipTopology::Mesh2d, 4, 4), {0, 5, 10, 15});
+  for (const Group& g : {arc, diagonal}) {
+    EXPECT_EQ(chosen_of(Collective::AllReduce, g, 1024), "recursive_doubling");
+    EXPECT_EQ(chosen_of(Collective::AllToAll, g, 1024), "all_to_all_direct");
+    EXPECT_EQ(chosen_of(Collective::AllToAll, g, 32768), "all_to_all_direct");
+    EXPECT_EQ(chosen_of(Collective::ReduceScatter, g, 1024), "reduce_scatter_line");
+    EXPECT_EQ(chosen_of(Collective::Broadcast, g, 1024), "broadcast_tree");
+  }
+  const Group apart = part_of(grid(SipTopology::Torus2d, 6, 4), {0, 4, 7});
+  EXPECT_EQ(chosen_of(Collective::Reduce, apart, 1024), "reduce_tree");
+}
+
+// All members of a machine: nothing is asked, and the forms are those of the whole fabric.
+TEST(Select, WholeFabricsHaveNoDetours) {
+  for (const Group& g : {make_group(8), grid(SipTopology::Torus2d, 4, 4), grid(SipTopology::Mesh2d, 4, 3),
+                         grid(SipTopology::Switch, 8, 1)}) {
+    const SystemConfig c = machine(g);
+    EXPECT_FALSE(Detours::possible(c, g));
+    const CostQuery q = platform_figures(c, g, lane_shape(1024), kMiB);
+    for (const char* name : {"ring", "recursive_doubling", "broadcast_tree", "broadcast_ring", "all_to_all_direct"}) {
+      EXPECT_EQ(closed_form(*builtin().find(name), c, g, lane_shape(1024), kMiB), builtin().find(name)->time(q));
+    }
+    const Group part = part_of(g, {0, 2, 3});
+    EXPECT_EQ(Detours::possible(c, part), g.topology != SipTopology::Switch);
+  }
+}
+
+// The ways by coordinates are the fabric's routes; what shares a link counts there, what goes beside only as load.
+TEST(Select, WaysAreTheFabricsRoutes) {
+  for (const Group& g : {make_group(6), grid(SipTopology::Torus2d, 4, 3), grid(SipTopology::Mesh2d, 3, 4),
+                         grid(SipTopology::FullyConnected, 5, 1), grid(SipTopology::Torus2d, 2, 4)}) {
+    const SystemConfig c = machine(g);
+    const SipGraph graph(c);
+    const Detours detours(c);
+    for (uint32_t from = 0; from < c.sips; ++from) {
+      for (uint32_t to = 0; to < c.sips; ++to) {
+        for (const std::optional<Side> side : {std::optional<Side>(), {Side::W}, {Side::N}}) {
+          if (from == to) continue;
+          const std::vector<SipId> path = graph.path(SipId{from}, SipId{to}, side);
+          const Detours::Ways way = detours.of({{SipId{from}, SipId{to}, side, 1}});
+          ASSERT_EQ(way.links.front() + 1, path.size());
+          // Flows over each of its links, and no others, add to what it carries.
+          for (size_t i = 1; i < path.size(); ++i) {
+            const Detours::Ways beside =
+                detours.of({{SipId{from}, SipId{to}, side, 1}}, {{path[i - 1], path[i], {}, 5}});
+            ASSERT_EQ(beside.carried.front(), 6);
+          }
+        }
+      }
+    }
+  }
+  const Detours ring(machine(make_group(8)));
+  const auto flow = [](uint32_t from, uint32_t to, double bytes) {
+    return Flow{SipId{from}, SipId{to}, std::nullopt, bytes};
+  };
+  const Detours::Ways ways = ring.of({flow(0, 2, 3), flow(1, 2, 4), flow(5, 6, 2), flow(5, 6, 2)});
+  EXPECT_EQ(ways.links, (std::vector<uint32_t>{2, 1, 1, 1}));
+  EXPECT_EQ(ways.carried, (std::vector<double>{7, 7, 4, 4}));
+  EXPECT_EQ(ways.fullest, 7);
+  EXPECT_EQ(ways.alone, 4);
 }
 
 // Where cubes use the attachment that is nearest, six of sixteen share the fullest one.
