@@ -87,7 +87,20 @@ AlgorithmModule block_module(Collective collective, AxisKind kind, const char* f
     axes.axis.kind = kind;
     axes.phases = reduce ? AxisSchedule::Phases::ReduceScatter : AxisSchedule::Phases::AllGather;
     if (q.detours != nullptr) axes.orders.push_back(order_of(*q.group, kind));
-    return axis_seconds(q, kind, q.ranks, q.bytes / q.ranks, false, 1, detour_of(q, axes));
+    const double block = q.bytes / q.ranks;
+    if (q.detours == nullptr) return axis_seconds(q, kind, q.ranks, block, false);
+    // A lane has a part of the whole buffer: the blocks of some ranks, or a part of one.
+    AxisDetour detour = detour_of(q, axes);
+    CostQuery own = q;
+    own.lanes = std::max(1.0, q.lanes / q.ranks);
+    detour.owners = own.lanes / q.lanes;
+    const double seconds = axis_seconds(own, kind, q.ranks, block, false, 1, detour);
+    if (kind != AxisKind::Line || !reduce || q.lanes < 2) return seconds;
+    // All lanes have their blocks for the links of the line's ends at once: the last lane's for the farthest owner
+    // comes after the other lanes' for all owners, and has the other links before it.
+    const double carried = block * detour.load / q.bandwidth;
+    const double first = first_message(own, block) * detour.load / q.bandwidth + q.latency;
+    return seconds + std::max(0.0, q.ranks - 2.0) * std::min(carried, first);
   };
   if (reduce) {
     m.reduction_order = [kind](const Group& g, const CollectiveShape& shape) {

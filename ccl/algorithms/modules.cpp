@@ -316,7 +316,7 @@ double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double bl
     // The first message that no earlier credit lets go has the rest of its way before it.
     const double owners = kind == AxisKind::Line ? n - 2 + phases : phases * (n - 1) / (both ? 2 : 1);
     const double of_step = parts * std::max(1.0, std::ceil(part / message));
-    const double waits = std::floor((owners * of_step - 1) / q.slots);
+    const double waits = std::max(0.0, std::floor((owners * detour.owners * of_step - 1) / q.slots));
     const double after = std::max(0.0, all_steps - std::floor(waits * q.slots / of_step) - 1);
     const double step = std::min(part, message) / q.lanes / rate + q.latency;
     if (waits > 0) seconds = std::max(seconds, (2 * waits + 1) * longest + after * step);

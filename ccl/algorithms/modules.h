@@ -100,9 +100,10 @@ struct AxisSet {
 };
 /// What they meet where their connections are routed, against one hop on a link of its own for each.
 struct AxisDetour {
-  double load = 1;   ///< of the fullest link; less than 1 where two ways lead to the same SIP
-  double way = 0;    ///< hops that the longest way of a phase gains, an all-reduce's two together the mean of both
-  uint32_t hop = 0;  ///< that the longest connection gains
+  double load = 1;    ///< of the fullest link; less than 1 where two ways lead to the same SIP
+  double way = 0;     ///< hops that the longest way of a phase gains, an all-reduce's two together the mean of both
+  uint32_t hop = 0;   ///< that the longest connection gains
+  double owners = 1;  ///< part of the owners whose blocks one lane's connection carries
 };
 /// \param beside  other axes that are at work at the same time
 AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& beside = {});
