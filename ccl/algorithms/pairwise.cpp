@@ -365,35 +365,56 @@ double exchange_hops(const CostQuery& q) {
   }
   return hops;
 }
-/// The ways of an exchange, where it is routed.
-struct ExchangeWay {
-  double hops = 1;  ///< of the longest
-  double load = 1;  ///< messages on the fullest link
-};
-/// Of the first `n` positions with those whose number differs in the bit `distance`.
-ExchangeWay exchange_way(const CostQuery& q, const std::vector<uint32_t>& order, uint32_t n, uint32_t distance) {
-  std::vector<Flow> flows;
-  for (uint32_t p = 0; p < n; ++p) {
-    flows.push_back({q.group->sips[order[p]], q.group->sips[order[p ^ distance]], std::nullopt, 1});
-  }
-  const Detours::Ways ways = q.detours->of(flows);
-  return {static_cast<double>(*std::max_element(ways.links.begin(), ways.links.end())), ways.fullest};
-}
-/// What the ways of an exchange of so many bytes add to a step between neighbours.
-double further_seconds(const CostQuery& q, const ExchangeWay& way, double bytes) {
-  const double further = hop_seconds(q), carried = bytes / q.bandwidth;
-  return std::max((way.hops - 1) * further, (way.load - 1) * carried);
-}
-/// Handing in and out what is beyond a power of two.
+/// Handing in, or out, what is beyond a power of two.
 double fold_seconds(const CostQuery& q) {
-  const uint32_t m = power_below(q.ranks);
-  if (m == q.ranks) return 0;
-  double seconds = q.latency + q.bytes / q.bandwidth;
-  if (q.detours != nullptr && q.group != nullptr) {
-    seconds += further_seconds(q, exchange_way(q, line_order(*q.group), q.ranks - m, m), q.bytes);
-  }
-  return 2 * seconds;
+  return power_below(q.ranks) == q.ranks ? 0 : q.latency + q.bytes / q.bandwidth;
 }
+
+/// What routed exchanges add to steps between neighbours: how much later every position is.
+class RoutedExchanges {
+ public:
+  explicit RoutedExchanges(const CostQuery& q)
+      : m_q(q), m_order(line_order(*q.group)), m_m(power_below(q.ranks)), m_late(q.ranks) {
+    // Who takes nothing in has no time to spend on it.
+    for (uint32_t p = q.ranks - m_m; p < m_m; ++p) m_late[p] = -fold_seconds(q);
+    const std::vector<double> added = of_flows(q.ranks - m_m, m_m, q.bytes);
+    for (uint32_t p = 0; p < added.size(); ++p) m_late[p] = added[p];
+  }
+  /// With those whose number differs in the bit `distance`.
+  void exchange(uint32_t distance, double bytes) {
+    const std::vector<double> before = m_late, added = of_flows(m_m, distance, bytes);
+    for (uint32_t p = 0; p < m_m; ++p) m_late[p] = std::max(before[p], before[p ^ distance] + added[p]);
+  }
+  /// Of the last one.
+  double seconds() const {
+    double last = 0;
+    const std::vector<double> added = of_flows(m_q.ranks - m_m, m_m, m_q.bytes);
+    for (uint32_t p = 0; p < m_m; ++p) {
+      last = std::max(last, m_late[p] + (p < added.size() ? added[p] : -fold_seconds(m_q)));
+    }
+    return last;
+  }
+
+ private:
+  /// To each of the first `n` positions.
+  std::vector<double> of_flows(uint32_t n, uint32_t distance, double bytes) const {
+    std::vector<Flow> flows;
+    for (uint32_t p = 0; p < n; ++p) {
+      flows.push_back({m_q.group->sips[m_order[p ^ distance]], m_q.group->sips[m_order[p]], std::nullopt, 1});
+    }
+    const Detours::Ways ways = m_q.detours->of(flows);
+    std::vector<double> out;
+    for (uint32_t p = 0; p < n; ++p) {
+      const double further = (ways.links[p] - 1) * hop_seconds(m_q);
+      out.push_back(std::max(further, (ways.carried[p] - 1) * bytes / m_q.bandwidth));
+    }
+    return out;
+  }
+  const CostQuery& m_q;
+  const std::vector<uint32_t> m_order;
+  const uint32_t m_m;
+  std::vector<double> m_late;
+};
 
 /// The longest way up a tree and down again for the first message, and what follows it over the fullest link.
 double routed_tree_seconds(const CostQuery& q) {
@@ -456,16 +477,12 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     const double m = power_below(q.ranks), f = (m - 1) / m;
     double alone = 0;  // bytes that are read, reduced and written while nothing is under way
     for (double part = q.bytes / q.lanes / 2, d = 1; d < m; d *= 2, part /= 2) alone += 2 * unhidden_bytes(q, part);
-    const double ends = alone * q.byte_seconds + reading_seconds(q, 2 * log2_of(q)) + fold_seconds(q);
+    const double ends = alone * q.byte_seconds + reading_seconds(q, 2 * log2_of(q)) + 2 * fold_seconds(q);
     if (q.detours != nullptr && q.group != nullptr) {
-      const std::vector<uint32_t> order = line_order(*q.group);
-      double seconds = ends;
-      for (double d = 1; d < m; d *= 2) {
-        const double part = q.bytes * d / m;
-        const ExchangeWay way = exchange_way(q, order, power_below(q.ranks), static_cast<uint32_t>(d));
-        seconds += 2 * (q.latency + part / q.bandwidth + further_seconds(q, way, part));
-      }
-      return seconds;
+      RoutedExchanges routed(q);
+      for (uint32_t d = power_below(q.ranks) / 2; d > 0; d /= 2) routed.exchange(d, q.bytes * d / m);
+      for (uint32_t d = 1; d < power_below(q.ranks); d *= 2) routed.exchange(d, q.bytes * d / m);
+      return 2 * log2_of(q) * q.latency + 2 * f * q.bytes / q.bandwidth + ends + routed.seconds();
     }
     if (full_bisection(q)) return 2 * log2_of(q) * q.latency + 2 * f * q.bytes / q.bandwidth + ends;
     return 2 * (m - 1) * q.latency + log2_of(q) * q.bytes / q.bandwidth + ends;
@@ -482,14 +499,12 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     // On a routed way messages meet the others' where these come later than they themselves need for a hop.
     double routed = (hops - steps) * std::max(further, carried);
     if (q.detours != nullptr && q.group != nullptr) {
-      const std::vector<uint32_t> order = line_order(*q.group);
-      routed = 0;
-      for (uint32_t d = 1; d < power_below(q.ranks); d *= 2) {
-        routed += further_seconds(q, exchange_way(q, order, power_below(q.ranks), d), q.bytes);
-      }
+      RoutedExchanges exchanges(q);
+      for (uint32_t d = 1; d < power_below(q.ranks); d *= 2) exchanges.exchange(d, q.bytes);
+      routed = exchanges.seconds();
     }
     return steps * (std::max(carried, first) + alone * q.byte_seconds) + routed +
-           (carried + q.latency - std::max(carried, first)) + reading_seconds(q, steps) + copy + fold_seconds(q);
+           (carried + q.latency - std::max(carried, first)) + reading_seconds(q, steps) + copy + 2 * fold_seconds(q);
   };
   const auto trees = group_memo<TreeOnLine>([](const Group& g, uint32_t) { return TreeOnLine(g); });
   tree.words = [trees](const Group& g, uint32_t rank) { return double_tree_words(*trees->of(g), rank); };

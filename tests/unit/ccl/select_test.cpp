@@ -377,6 +377,17 @@ TEST(ClosedForms, SubGroupsAreRoutedAsTheySimulate) {
   near(scattered, "all_to_all_direct", 65536, 924);
 }
 
+// An exchange is waited for by those whose way is long, and not by all: not every step's longest way counts.
+TEST(ClosedForms, ExchangesWaitForTheirOwnWays) {
+  const auto near = [](const Group& g, double bytes, double simulated) {
+    EXPECT_NEAR(detoured("recursive_doubling", g, bytes, {}) / simulated, 1, 0.06) << bytes;
+  };
+  near(part_of(make_group(8), {0, 1, 2, 4, 6, 7}), 1024, 399);
+  near(part_of(make_group(16), {0, 4, 15}), 1024, 282);
+  near(part_of(make_group(16), {0, 4, 15}), 8192, 510);
+  near(part_of(grid(SipTopology::Mesh2d, 3, 3), {2, 3, 4, 6, 8}), 1024, 349);
+}
+
 // What took every connection for one hop on a link of its own chose rings there, which take up to 2.4 times as long.
 TEST(Select, KnowsTheWaysBetweenMembersThatAreNoNeighbours) {
   const auto chosen_of = [](Collective c, const Group& g, double bytes) {
