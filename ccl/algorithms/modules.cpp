@@ -274,13 +274,15 @@ double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double bl
                     const AxisDetour& detour) {
   if (n < 2) return 0;
   CostQuery q = whole;
-  q.bandwidth /= detour.load;
+  q.bandwidth = std::min(std::max(1.0, 1 / detour.load) * q.bandwidth, shared_bandwidth(whole) / detour.load);
   const bool both = kind == AxisKind::Both;
   // Both ways at once, which the ranks inside a line go as well: through a switch they share every rank's one link.
   const bool switched = q.group != nullptr && q.group->topology == SipTopology::Switch;
   const bool line_shared = kind == AxisKind::Line && n > 2 && switched;
   const bool shared = line_shared || (both && (switched || (n == 2 && (q.group == nullptr || !q.group->double_links))));
   const double links = both && !shared ? 2 : 1, rate = link_bandwidth(q, links * colours);
+  CostQuery whole_link = q;
+  whole_link.bandwidth = shared_bandwidth(whole) / detour.load;
   const double steps = both ? n / 2 : n - 1, phases = all_reduce ? 2 : 1;
   const double further = hop_seconds(q);
   const double latency = q.latency + detour.way * further / steps, longest = q.latency + detour.hop * further;
@@ -292,7 +294,9 @@ double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double bl
   const double slab = message * std::max(1.0, std::floor((q.slots - 1) / parts));
   // A lane goes on when its own message has come; the other lanes' follow on the link.
   const auto first = [&](double bytes) { return std::min(bytes, message) / q.lanes / rate + latency; };
-  const auto carried = [&](double bytes) { return (shared ? 2 : 1) * bytes / rate; };
+  // Both ways on one link have connections of their own: one's credits do not keep the other waiting.
+  const double link = shared ? std::min(2 * rate, link_bandwidth(whole_link, links * colours)) / 2 : rate;
+  const auto carried = [&](double bytes) { return bytes / link; };
   const auto slab_seconds = [&](double bytes) {
     const double step = std::max(carried(bytes), first(bytes));
     // Along a line a link carries the sums of some blocks and the results of the others.
@@ -312,16 +316,32 @@ double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double bl
   if (kind == AxisKind::Line && all_reduce) {
     seconds = std::max(seconds + (n - 2) * first(part), 2 * (n - 1) * first(part));
   }
-  if (detour.hop != 0) {
-    // The first message that no earlier credit lets go has the rest of its way before it.
-    const double owners = kind == AxisKind::Line ? n - 2 + phases : phases * (n - 1) / (both ? 2 : 1);
-    const double of_step = parts * std::max(1.0, std::ceil(part / message));
-    const double waits = std::max(0.0, std::floor((owners * detour.owners * of_step - 1) / q.slots));
-    const double after = std::max(0.0, all_steps - std::floor(waits * q.slots / of_step) - 1);
-    const double step = std::min(part, message) / q.lanes / rate + q.latency;
-    if (waits > 0) seconds = std::max(seconds, (2 * waits + 1) * longest + after * step);
-  }
+  // The first message that no earlier credit lets go has the rest of its way before it.
+  const double owners = kind == AxisKind::Line ? n - 2 + phases : phases * (n - 1) / (both ? 2 : 1);
+  const double of_step = parts * std::max(1.0, std::ceil(part / message));
+  const double waits = std::max(0.0, std::floor((owners * detour.owners * of_step - 1) / q.slots));
+  const double after = std::max(0.0, all_steps - std::floor(waits * q.slots / of_step) - 1);
+  const double step = std::min(part, message) / q.lanes / rate + q.latency;
+  const double sent = std::min(part, message) / q.lanes / link_bandwidth(whole_link, links * colours);
+  if (waits > 0) seconds = std::max(seconds, waits * (2 * longest + sent) + longest + after * step);
   return seconds;
+}
+
+double transfer_seconds(const CostQuery& q, double bytes, double links) {
+  const double rate = shared_bandwidth(q), window = q.lanes * q.slots * q.message_bytes;
+  const bool limited = q.bandwidth < rate;
+  if (window <= 0 || (links <= 1 && !limited)) return bytes / q.bandwidth;
+  const double neighbour = limited ? window / q.bandwidth : 2 * q.latency + q.message_bytes / rate;
+  const double round_trip = neighbour + 2 * (links - 1) * hop_seconds(q);
+  if (round_trip <= window / rate) return bytes / rate;
+  const double rounds = std::max(0.0, std::ceil(bytes / window) - 1);
+  return rounds * round_trip + (bytes - rounds * window) / rate;
+}
+
+double credit_seconds(const CostQuery& q, double messages, double message_bytes, double way) {
+  if (q.slots <= 0 || messages <= 0) return 0;
+  const double sent = message_bytes / q.lanes / shared_bandwidth(q);
+  return way + sent + (2 * way + sent) * std::floor((messages - 1) / q.slots);
 }
 
 double ring_all_reduce_seconds(const CostQuery& q, AxisKind kind) {

@@ -125,6 +125,16 @@ double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block,
 inline double hop_seconds(const CostQuery& q) {
   return q.hop_latency > 0 ? q.hop_latency : q.latency;
 }
+/// B of a link that connections share: where one waits for credits, the others go on.
+inline double shared_bandwidth(const CostQuery& q) {
+  return q.wire_bandwidth > 0 ? q.wire_bandwidth : q.bandwidth;
+}
+/// Seconds that a connection over so many links, whose credits come back the same way, needs for so many bytes: what
+/// its slots hold at once, a round trip for everything before the last of that.
+double transfer_seconds(const CostQuery& q, double bytes, double links = 1);
+/// Seconds that the messages of a connection take at least: it passes on no more than it has slots in a round trip.
+/// \param message_bytes  of all lanes together  \param way  latency of a message
+double credit_seconds(const CostQuery& q, double messages, double message_bytes, double way);
 /// Seconds of an all-reduce on the ring of a group.
 double ring_all_reduce_seconds(const CostQuery& q, AxisKind kind);
 /// Seconds of the bidirectional ring between SIPs.

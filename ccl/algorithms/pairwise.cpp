@@ -367,7 +367,7 @@ double exchange_hops(const CostQuery& q) {
 }
 /// Handing in, or out, what is beyond a power of two.
 double fold_seconds(const CostQuery& q) {
-  return power_below(q.ranks) == q.ranks ? 0 : q.latency + q.bytes / q.bandwidth;
+  return power_below(q.ranks) == q.ranks ? 0 : q.latency + transfer_seconds(q, q.bytes);
 }
 
 /// What routed exchanges add to steps between neighbours: how much later every position is.
@@ -406,7 +406,8 @@ class RoutedExchanges {
     std::vector<double> out;
     for (uint32_t p = 0; p < n; ++p) {
       const double further = (ways.links[p] - 1) * hop_seconds(m_q);
-      out.push_back(std::max(further, (ways.carried[p] - 1) * bytes / m_q.bandwidth));
+      const double next = transfer_seconds(m_q, bytes), routed = transfer_seconds(m_q, bytes, ways.links[p]);
+      out.push_back(std::max(further + routed, ways.carried[p] * bytes / shared_bandwidth(m_q)) - next);
     }
     return out;
   }
@@ -432,7 +433,9 @@ double routed_tree_seconds(const CostQuery& q) {
   }
   const Detours::Ways ways = q.detours->of(flows);
   const double further = hop_seconds(q), message = first_message(q, q.bytes / 2);
-  double longest = 0;
+  const double follows = q.bytes / 2 - message;
+  double longest = 0, slowest = follows / q.bandwidth;
+  for (const uint32_t n_links : ways.links) slowest = std::max(slowest, transfer_seconds(q, follows, n_links));
   auto links = ways.links.begin();
   for (uint32_t tree = 0; tree < 2; ++tree) {
     std::vector<double> up(n), down(n);  // between a position and its parent
@@ -453,7 +456,7 @@ double routed_tree_seconds(const CostQuery& q) {
     };
     longest = std::max(longest, from_root(up) + from_root(down));
   }
-  return longest + (ways.fullest * q.bytes / 2 - message) / q.bandwidth;
+  return longest + std::max(slowest, (ways.fullest * q.bytes / 2 - message) / shared_bandwidth(q));
 }
 
 AlgorithmModule named(AlgorithmModule m, const char* name, const char* doc) {
@@ -480,9 +483,11 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     const double ends = alone * q.byte_seconds + reading_seconds(q, 2 * log2_of(q)) + 2 * fold_seconds(q);
     if (q.detours != nullptr && q.group != nullptr) {
       RoutedExchanges routed(q);
+      double carried = 0;
+      for (double d = 1; d < m; d *= 2) carried += 2 * transfer_seconds(q, q.bytes * d / m);
       for (uint32_t d = power_below(q.ranks) / 2; d > 0; d /= 2) routed.exchange(d, q.bytes * d / m);
       for (uint32_t d = 1; d < power_below(q.ranks); d *= 2) routed.exchange(d, q.bytes * d / m);
-      return 2 * log2_of(q) * q.latency + 2 * f * q.bytes / q.bandwidth + ends + routed.seconds();
+      return 2 * log2_of(q) * q.latency + carried + ends + routed.seconds();
     }
     if (full_bisection(q)) return 2 * log2_of(q) * q.latency + 2 * f * q.bytes / q.bandwidth + ends;
     return 2 * (m - 1) * q.latency + log2_of(q) * q.bytes / q.bandwidth + ends;
@@ -495,7 +500,7 @@ std::vector<AlgorithmModule> pairwise_all_reduce_modules() {
     const double alone = unhidden_bytes(q, q.bytes / q.lanes);
     const bool copied = static_cast<uint32_t>(steps) % 2 == 1;  // the result lies in the working memory
     const double copy = copied ? q.memory_latency + (q.node_bandwidth > 0 ? q.bytes / q.node_bandwidth : 0) : 0;
-    const double carried = q.bytes / q.bandwidth, first = q.latency + carried / q.lanes;
+    const double carried = transfer_seconds(q, q.bytes), first = q.latency + carried / q.lanes;
     // On a routed way messages meet the others' where these come later than they themselves need for a hop.
     double routed = (hops - steps) * std::max(further, carried);
     if (q.detours != nullptr && q.group != nullptr) {

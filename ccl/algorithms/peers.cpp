@@ -216,7 +216,32 @@ double bits_of(uint32_t n) {
   return n < 2 ? 0 : std::ceil(std::log2(n));
 }
 
-/// A block from every rank to every other, by the ways that there are.
+/// A block from every rank to every other, each over a connection of its own, the longest way of which takes `way`.
+/// \param load  bytes on the fullest link
+double pairs_seconds(const CostQuery& q, double way, double load) {
+  const double block = q.bytes / q.ranks;
+  const double messages = q.message_bytes > 0 ? std::ceil(block / q.lanes / q.message_bytes) : 1;
+  return std::max(way + std::max(load / shared_bandwidth(q), block / q.bandwidth),
+                  credit_seconds(q, messages, std::min(block, q.message_bytes * q.lanes), way));
+}
+
+/// So many steps round a ring both ways, each of which waits for the longest connection.
+/// \param load  times that the fullest link carries what a connection does
+double steps_round_seconds(const CostQuery& q, double way, double load) {
+  const double n = q.ranks, block = q.bytes / n, reach = std::floor(n / 2);
+  const double carried = std::floor(n * n / 4) / 2 * block;
+  const auto messages = [&](double bytes) {
+    return q.message_bytes > 0 ? std::max(1.0, std::ceil(bytes / q.lanes / q.message_bytes)) : 1;
+  };
+  // Of a block for the rank opposite half goes either way.
+  const bool even = q.ranks % 2 == 0;
+  const double whole = even ? reach * (reach - 1) / 2 : reach * (reach + 1) / 2, halves = even ? reach : 0;
+  return std::max(reach * way + std::max(carried / q.bandwidth, load * carried / shared_bandwidth(q)),
+                  credit_seconds(q, whole * messages(block) + halves * messages(block / 2),
+                                 std::min(block, q.message_bytes * q.lanes), way));
+}
+
+/// By the ways that there are.
 double routed_pairs_seconds(const CostQuery& q) {
   const std::vector<SipId>& sips = q.group->sips;
   std::vector<Flow> flows;
@@ -227,10 +252,10 @@ double routed_pairs_seconds(const CostQuery& q) {
   }
   const Detours::Ways ways = q.detours->of(flows);
   const double farthest = *std::max_element(ways.links.begin(), ways.links.end());
-  return q.latency + (farthest - 1) * hop_seconds(q) + ways.fullest / q.bandwidth;
+  return pairs_seconds(q, q.latency + (farthest - 1) * hop_seconds(q), ways.fullest);
 }
 
-/// Steps of a ring both ways: every one waits for the longest connection, and the fullest link carries what several do.
+/// By the ways of the ring's connections.
 double routed_ring_seconds(const CostQuery& q) {
   const Group& g = *q.group;
   const std::vector<uint32_t> order = ring_order(g).order;
@@ -244,8 +269,7 @@ double routed_ring_seconds(const CostQuery& q) {
   }
   const Detours::Ways ways = q.detours->of(flows);
   const double longest = *std::max_element(ways.links.begin(), ways.links.end());
-  const double carried = std::floor(n * n / 4.0) / 2 * q.bytes / n;
-  return q.ranks / 2 * (q.latency + (longest - 1) * hop_seconds(q)) + ways.fullest * carried / q.bandwidth;
+  return steps_round_seconds(q, q.latency + (longest - 1) * hop_seconds(q), ways.fullest);
 }
 
 AlgorithmModule all_to_all_direct_module() {
@@ -299,8 +323,7 @@ AlgorithmModule all_to_all_direct_module() {
         load = (g.topology == SipTopology::Torus2d ? longer / 8 : longer / 4) * q.bytes;
       }
     }
-    const double further = hop_seconds(q);
-    return q.latency + (farthest - 1) * further + load / q.bandwidth;
+    return pairs_seconds(q, q.latency + (farthest - 1) * hop_seconds(q), load);
   };
   return m;
 }
@@ -334,9 +357,7 @@ AlgorithmModule all_to_all_ring_module() {
   m.time = [](const CostQuery& q) {
     if (q.ranks < 2) return 0.0;
     if (q.detours != nullptr && q.group != nullptr) return routed_ring_seconds(q);
-    const double n = q.ranks, each = q.bytes / n;
-    const double load = directions_shared(q) ? std::floor(n * n / 4) * each : std::floor(n * n / 4) / 2 * each;
-    return q.ranks / 2 * q.latency + load / q.bandwidth;
+    return steps_round_seconds(q, q.latency, directions_shared(q) ? 2 : 1);
   };
   return m;
 }
@@ -370,11 +391,9 @@ AlgorithmModule send_recv_module() {
   m.time = [](const CostQuery& q) {
     if (q.ranks < 2) return 0.0;
     const double latency = q.latency + hops_beyond_first(q) * hop_seconds(q);
-    // Credits come back the same way.
-    const double window = q.lanes * q.slots * q.message_bytes;
-    const double rate = latency > q.latency && window > 0 ? std::min(q.bandwidth, window / (2 * latency)) : q.bandwidth;
+    const double carried = transfer_seconds(q, q.bytes, 1.0 + hops_beyond_first(q));
     // The first message is read and the last one stored while nothing is on the link.
-    return latency + q.bytes / rate + turn_seconds(q, q.bytes);
+    return latency + carried + turn_seconds(q, q.bytes);
   };
   return m;
 }

@@ -92,13 +92,17 @@ double routed_seconds(const CostQuery& q, bool reduce) {
   }
   const Detours::Ways ways = q.detours->of(flows);
   const double rate = link_bandwidth(q, 2), message = first_message(q, q.bytes / 2);
-  double longest = 0;
+  const double follows = q.bytes / 2 - message;
+  double longest = 0, slowest = follows / rate;
+  for (const uint32_t links : ways.links) slowest = std::max(slowest, transfer_seconds(q, follows, links));
   for (auto links = ways.links.begin(); links != ways.links.end();) {
     double way = 0;
     for (uint32_t hop = 0; hop + 1 < n; ++hop) way += q.latency + (*links++ - 1.0) * hop_seconds(q) + message / rate;
     longest = std::max(longest, way);
   }
-  return longest + (ways.fullest * q.bytes / 2 - message) / rate;
+  CostQuery shared = q;
+  shared.bandwidth = shared_bandwidth(q);
+  return longest + std::max(slowest, (ways.fullest * q.bytes / 2 - message) / link_bandwidth(shared, 2));
 }
 
 AlgorithmModule rooted_ring_module(Collective collective) {

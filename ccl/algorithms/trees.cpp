@@ -228,15 +228,16 @@ double routed_seconds(const CostQuery& q, const TreeOrder& tree, bool upwards, b
   }
   const Detours::Ways ways = q.detours->of(flows);
   const double message = blocks ? 0 : first_message(q, q.bytes);
-  double longest = 0;
+  double longest = 0, follows = 0;
   for (uint32_t r = 1; r < q.ranks; ++r) {
+    follows = std::max(follows, transfer_seconds(q, flows[r - 1].bytes * q.bytes - message, ways.links[r - 1]));
     double way = 0;
     for (uint32_t at = r; at != 0; at = tree.parent[at]) {
       way += q.latency + (ways.links[at - 1] - 1.0) * hop_seconds(q) + message / q.bandwidth;
     }
     longest = std::max(longest, way);
   }
-  return longest + (ways.fullest * q.bytes - message) / q.bandwidth;
+  return longest + std::max(follows, (ways.fullest * q.bytes - message) / shared_bandwidth(q));
 }
 
 AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const char* doc) {

@@ -192,6 +192,26 @@ TEST(Tune, AutoKnowsWhichBlocksALaneHas) {
   }
 }
 
+// With few or small slots credits decide: a queue pair per peer passes on more than two do.
+TEST(Tune, AutoKnowsCredits) {
+  const std::string sub_group = " --set system.sips.topology=torus_2d --set system.sips.count=16 --group 1,3,4,6,9,11";
+  for (const std::string& run :
+       {std::string("all_to_all --set system.sips.count=16 --set ipcq.sip.n_slots=1"),
+        std::string("all_to_all --set ipcq.sip.n_slots=2"), std::string("all_reduce --set ipcq.sip.n_slots=1"),
+        std::string("all_to_all --set system.sips.count=16 --set ipcq.sip.slot_bytes=256B"),
+        "all_to_all --set ipcq.sip.slot_bytes=256B" + sub_group, "reduce --set ipcq.sip.slot_bytes=256B" + sub_group}) {
+    SCOPED_TRACE(run);
+    const auto r = test::run_program(
+        "tune -c peer_64B_50ns --set simulation.functional=false -b 1K -e 16K -f 16 --quiet "
+        "--json /dev/stdout --collective " +
+        run);
+    ASSERT_EQ(r.code, 0) << r.text;
+    const auto document = nlohmann::json::parse(r.text);
+    ASSERT_EQ(document["results"].size(), 2U);
+    for (const auto& row : document["results"]) EXPECT_GT(row["margin"].get<double>(), -0.1) << row;
+  }
+}
+
 TEST(Tune, OtherCollectivesAndMistakes) {
   for (const char* collective : {"all_gather", "broadcast", "all_to_all", "gather", "sendrecv"}) {
     const auto r = test::run_program(std::string("tune -c tiny -b 4K -e 4K --collective ") + collective);

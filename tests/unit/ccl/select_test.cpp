@@ -490,6 +490,28 @@ TEST(Select, FormsKnowShrunkQueues) {
   EXPECT_NE(with({2, 1 << 10}), with(c.ipcq.sip));
 }
 
+// The simulated times of peer_64B_50ns with one slot: a message waits for the credit of the one before on its
+// connection, and messages to other peers do not.
+TEST(ClosedForms, CreditsComeBackOncePerRoundTrip) {
+  const auto near = [](const Group& g, const char* name, double bytes, double simulated) {
+    CostQuery q;
+    q.ranks = g.size();
+    q.bytes = bytes;
+    q.latency = q.hop_latency = 50e-9;
+    q.message_bytes = 16352;
+    q.slots = 1;
+    q.wire_bandwidth = 64e9;
+    q.bandwidth = q.message_bytes / (100e-9 + q.message_bytes / 64e9);
+    q.group = &g;
+    EXPECT_NEAR(builtin().find(name)->time(q) * 1e9 / simulated, 1, 0.05) << name << " of " << bytes;
+  };
+  const Group ring = make_group(16);
+  near(ring, "all_to_all_ring", 1024, 3587);
+  near(ring, "all_to_all_direct", 1024, 458);
+  near(ring, "all_gather_ring", 16384, 1693);
+  near(ring, "all_gather_ring_bidirectional", 16384, 1572);
+}
+
 // The connections of a switch share its links: each waits for credits of its own, and the others go on.
 TEST(ClosedForms, CreditsOfManyConnectionsLeaveAnUplinkFull) {
   const Group hub = grid(SipTopology::Switch, 32, 1);
