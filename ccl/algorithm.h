@@ -102,6 +102,12 @@ struct CollectiveShape {
   uint64_t block_begin(uint32_t rank) const;                   ///< first element of a block among all blocks
   uint64_t total(uint32_t n) const { return block_begin(n); }  ///< elements of all n blocks
   uint64_t sent(uint32_t n, uint32_t from, uint32_t to) const { return counts.empty() ? count : counts[from * n + to]; }
+  friend bool operator==(const CollectiveShape& a, const CollectiveShape& b) {
+    const auto fields = [](const CollectiveShape& s) {
+      return std::tie(s.count, s.root, s.peer, s.dtype, s.op, s.layout, s.message_bytes, s.counts);
+    };
+    return fields(a) == fields(b);
+  }
 };
 
 /// `count` elements in the given layout, everything else as it is by default.

@@ -1,7 +1,7 @@
 #include "ccl/detours.h"
 
 #include <algorithm>
-#include <utility>
+#include <unordered_map>
 
 namespace ahbm::ccl {
 namespace {
@@ -15,41 +15,14 @@ bool links_absent(const SystemConfig& config) {
   return std::any_of(links.begin(), links.end(), [](const LinkOverride& o) { return o.absent; });
 }
 
-/// Bytes from one SIP to another, in a table that is probed: forms of large groups ask a hundred thousand times.
+/// Bytes from one SIP to another.
 class Load {
  public:
-  /// An index that stays.
-  uint32_t index(SipId from, SipId to) {
-    if (2 * (m_bytes.size() + 1) > m_slots.size()) grow();
-    Slot& slot = find(uint64_t{value(from)} << 32 | value(to));
-    if (slot.index == kNone) {
-      slot = {uint64_t{value(from)} << 32 | value(to), static_cast<uint32_t>(m_bytes.size())};
-      m_bytes.push_back(0);
-    }
-    return slot.index;
-  }
-  double& operator[](uint32_t index) { return m_bytes[index]; }
+  /// Stays where it is.
+  double& of(SipId from, SipId to) { return m_bytes[uint64_t{value(from)} << 32 | value(to)]; }
 
  private:
-  static constexpr uint32_t kNone = ~0u;
-  struct Slot {
-    uint64_t ends = 0;
-    uint32_t index = kNone;
-  };
-  Slot& find(uint64_t ends) {
-    size_t at = (ends * 0x9E3779B97F4A7C15) >> 32;
-    while (m_slots[at &= m_slots.size() - 1].index != kNone && m_slots[at].ends != ends) ++at;
-    return m_slots[at];
-  }
-  void grow() {
-    const std::vector<Slot> before =
-        std::exchange(m_slots, std::vector<Slot>(std::max<size_t>(32, 2 * m_slots.size())));
-    for (const Slot& slot : before) {
-      if (slot.index != kNone) find(slot.ends) = slot;
-    }
-  }
-  std::vector<Slot> m_slots;
-  std::vector<double> m_bytes;
+  std::unordered_map<uint64_t, double> m_bytes;
 };
 
 /// `way` calls its second argument with both ends of every link on a flow's way.
@@ -59,25 +32,23 @@ Detours::Ways ways(const Way& way, const std::vector<Flow>& flows, const std::ve
   Load load, pairs;
   const auto fill = [&](const Flow& flow, const auto& seen) {
     way(flow, [&](SipId from, SipId to) {
-      const uint32_t link = load.index(from, to);
-      load[link] += flow.bytes;
+      double& link = load.of(from, to);
+      link += flow.bytes;
       seen(link);
     });
-    double& pair = pairs[pairs.index(flow.from, flow.to)];
-    pair += flow.bytes;
-    return pair;
+    return pairs.of(flow.from, flow.to) += flow.bytes;
   };
-  for (const Flow& flow : beside) fill(flow, [](uint32_t) {});
-  std::vector<uint32_t> links;  // of all ways, one after the other
+  for (const Flow& flow : beside) fill(flow, [](const double&) {});
+  std::vector<const double*> links;  // of all ways, one after the other
   for (const Flow& flow : flows) {
     const size_t before = links.size();
-    out.alone = std::max(out.alone, fill(flow, [&](uint32_t link) { links.push_back(link); }));
+    out.alone = std::max(out.alone, fill(flow, [&](const double& link) { links.push_back(&link); }));
     out.links.push_back(static_cast<uint32_t>(links.size() - before));
   }
   auto link = links.begin();
   for (const uint32_t n : out.links) {
     double most = 0;
-    for (const auto end = link + n; link != end; ++link) most = std::max(most, load[*link]);
+    for (const auto end = link + n; link != end; ++link) most = std::max(most, **link);
     out.carried.push_back(most);
     out.fullest = std::max(out.fullest, most);
   }

@@ -215,18 +215,49 @@ double closed_form(const AlgorithmModule& module, const SystemConfig& config, co
   return seconds_of(module, group, shape, q, &detours);
 }
 
+const std::vector<Candidate>* SelectionMemo::find(Collective collective, const Group& group,
+                                                  const CollectiveShape& shape, double bytes, bool all) const {
+  for (const Call& c : m_calls) {
+    if (c.collective == collective && c.bytes == bytes && c.all == all && c.shape == shape && c.group == group) {
+      return &c.candidates;
+    }
+  }
+  return nullptr;
+}
+
+void SelectionMemo::keep(Collective collective, const Group& group, const CollectiveShape& shape, double bytes,
+                         bool all, std::vector<Candidate> candidates) {
+  Call call{collective, group, shape, bytes, all, std::move(candidates)};
+  if (m_calls.size() < kCalls) {
+    m_calls.push_back(std::move(call));
+    return;
+  }
+  m_calls[m_oldest] = std::move(call);
+  m_oldest = (m_oldest + 1) % kCalls;
+}
+
 Selection select_algorithm(const Registry& registry, Collective collective, const Group& group,
                            const CollectiveShape& shape, double bytes, const SystemConfig& config,
-                           const std::set<const AlgorithmModule*>& preferred, const RoomFor& no_room) {
+                           const std::set<const AlgorithmModule*>& preferred, const RoomFor& no_room,
+                           SelectionMemo* memo) {
   Selection out;
   std::string lack;
   std::optional<Detours> detours;
-  if (Detours::possible(config, group)) detours.emplace(config);
-  for (const bool all : {false, true}) {
+  const auto candidates_of = [&](bool all) {
+    if (memo != nullptr) {
+      if (const std::vector<Candidate>* known = memo->find(collective, group, shape, bytes, all)) return *known;
+    }
+    if (!detours && Detours::possible(config, group)) detours.emplace(config);
+    std::vector<Candidate> found;
     for (const auto& [name, m] : registry.modules()) {
       if (m.collective != collective || (preferred.count(&m) != 0) == all) continue;
-      out.candidates.push_back(candidate(m, group, shape, bytes, config, detours ? &*detours : nullptr));
+      found.push_back(candidate(m, group, shape, bytes, config, detours ? &*detours : nullptr));
     }
+    if (memo != nullptr) memo->keep(collective, group, shape, bytes, all, found);
+    return found;
+  };
+  for (const bool all : {false, true}) {
+    for (Candidate& c : candidates_of(all)) out.candidates.push_back(std::move(c));
     fastest_first(out.candidates);
     while (no_room && !out.candidates.empty() && out.candidates[0].refusal.empty()) {
       Candidate& best = out.candidates[0];

@@ -46,12 +46,37 @@ struct Selection {
 /// and of others only while the answer is no.
 using RoomFor = std::function<std::string(const AlgorithmModule&)>;
 
+/// What the closed forms have said lately, for who asks the same again and again: those of groups whose connections are
+/// routed take up to milliseconds. For one registry, configuration and set of preferred modules.
+class SelectionMemo {
+ public:
+  static constexpr size_t kCalls = 8;
+  /// Candidates of this call, or null.
+  const std::vector<Candidate>* find(Collective collective, const Group& group, const CollectiveShape& shape,
+                                     double bytes, bool all) const;
+  void keep(Collective collective, const Group& group, const CollectiveShape& shape, double bytes, bool all,
+            std::vector<Candidate> candidates);
+
+ private:
+  struct Call {
+    Collective collective;
+    Group group;
+    CollectiveShape shape;
+    double bytes;
+    bool all;  ///< modules beside the preferred ones
+    std::vector<Candidate> candidates;
+  };
+  std::vector<Call> m_calls;
+  size_t m_oldest = 0;
+};
+
 /// Of several equally fast ones the first by name.
 /// \param bytes S, as CostQuery counts it  \param preferred modules to choose from, while one of them can run; empty:
 /// all
 Selection select_algorithm(const Registry& registry, Collective collective, const Group& group,
                            const CollectiveShape& shape, double bytes, const SystemConfig& config,
-                           const std::set<const AlgorithmModule*>& preferred = {}, const RoomFor& no_room = {});
+                           const std::set<const AlgorithmModule*>& preferred = {}, const RoomFor& no_room = {},
+                           SelectionMemo* memo = nullptr);
 
 /// Why a module cannot run this call, with the names of those that can; empty when it can.
 std::string refusal_of(const Registry& registry, const AlgorithmModule& module, const Group& group,

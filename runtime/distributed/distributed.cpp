@@ -608,9 +608,9 @@ const ccl::AlgorithmModule& DistributedContext::choose_module(const GroupState& 
     const auto modules = modules_of(g.settings, name);
     named.insert(modules.begin(), modules.end());
   }
-  const ccl::Selection selection =
-      ccl::select_algorithm(context().algorithms(), collective, group, shape, bytes, context().config(), named,
-                            [&](const ccl::AlgorithmModule& m) { return g.connections->reserve(m, group, shape); });
+  const ccl::Selection selection = ccl::select_algorithm(
+      context().algorithms(), collective, group, shape, bytes, context().config(), named,
+      [&](const ccl::AlgorithmModule& m) { return g.connections->reserve(m, group, shape); }, &g.selections);
   why = selection.text;
   if (selection.module != nullptr) return *selection.module;
   if (!selection.no_room.empty()) throw std::runtime_error(selection.text);

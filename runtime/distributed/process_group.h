@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ccl/select.h"
 #include "runtime/distributed/connections.h"
 #include "runtime/distributed/distributed.h"
 
@@ -147,6 +148,7 @@ struct GroupState {
   std::string failed;
   std::vector<Launch> in_flight;  ///< and some that have completed
   std::unique_ptr<Connections> connections;
+  mutable ccl::SelectionMemo selections;
   sc_core::sc_event changed;
 
   uint32_t size() const { return world.size; }

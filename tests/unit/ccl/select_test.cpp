@@ -186,6 +186,43 @@ TEST(Select, PassesOverWhatHasNoRoom) {
   EXPECT_THAT(none.text, HasSubstr("recursive_doubling: full"));
 }
 
+TEST(Select, AsksTheFormsOnceForTheSameCall) {
+  uint32_t asked = 0;
+  Registry registry;
+  for (const char* name : {"ring", "ring_bidirectional"}) {
+    AlgorithmModule m = *builtin().find(name);
+    m.time = [&asked, form = m.time](const CostQuery& q) {
+      ++asked;
+      return form(q);
+    };
+    registry.add(std::move(m));
+  }
+  const Group g = make_group(8), other = make_group(6);
+  SelectionMemo memo;
+  const auto select = [&](const Group& group, uint64_t count, const RoomFor& room = {}) {
+    return select_algorithm(registry, Collective::AllReduce, group, lane_shape(count), 4.0 * static_cast<double>(count),
+                            machine(group), {}, room, &memo);
+  };
+  const Selection first = select(g, 1000);
+  EXPECT_EQ(asked, 2u);
+  const Selection again = select(g, 1000);
+  EXPECT_EQ(asked, 2u);
+  EXPECT_EQ(again.text, first.text);
+  ASSERT_EQ(again.candidates.size(), 2u);
+  EXPECT_EQ(again.candidates[1].seconds, first.candidates[1].seconds);
+  // Whether there is room is asked every time.
+  const auto none = [&](const AlgorithmModule& m) { return &m == first.module ? "full" : ""; };
+  EXPECT_NE(select(g, 1000, none).module, first.module);
+  EXPECT_EQ(select(g, 1000).module, first.module);
+  EXPECT_EQ(asked, 2u);
+  select(other, 1000);
+  EXPECT_EQ(asked, 4u);
+  for (uint64_t count = 1; count <= SelectionMemo::kCalls; ++count) select(g, count);
+  const uint32_t before = asked;
+  select(g, 1000);  // forgotten
+  EXPECT_EQ(asked, before + 2);
+}
+
 TEST(Select, RefusesConnectionsThatLeaveTheGroup) {
   const Group g = make_group(4);
   AlgorithmModule module = *builtin().find("ring");
