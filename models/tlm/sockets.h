@@ -49,6 +49,7 @@ class InSocketBase : public TargetSocket, public sc_core::sc_export<tlm::tlm_fw_
   unsigned get_bus_width() const override { return 32; }
   std::type_index get_protocol_types() const override { return typeid(tlm::tlm_base_protocol_types); }
   tlm::tlm_socket_category get_socket_category() const override { return tlm::TLM_TARGET_SOCKET; }
+  bool is_multi_socket() const { return false; }  ///< overrides, from SystemC 3 on
 
  protected:
   /// What a socket that was never told what to do with a call reports.
@@ -154,6 +155,7 @@ class OutSocketOf : public InitiatorSocket, public sc_core::sc_port<tlm::tlm_fw_
   unsigned get_bus_width() const override { return 32; }
   std::type_index get_protocol_types() const override { return typeid(tlm::tlm_base_protocol_types); }
   tlm::tlm_socket_category get_socket_category() const override { return tlm::TLM_INITIATOR_SOCKET; }
+  bool is_multi_socket() const { return false; }  ///< overrides, from SystemC 3 on
 
  private:
   struct CalledBack final : Backward {
