@@ -390,13 +390,13 @@ void Ipcq::fetch(QpId qp, Use use, uint32_t turns, Ps at) const {
   if (sends) return;
   switch (turns) {
     case 2:
-      q->route.fetch_lists();
+      q->route.fetch_lists(Route::Use::Write);
       break;
     case 1:
-      q->route.fetch_hops();
+      q->route.fetch_hops(Route::Use::Write);
       break;
     case 0:
-      q->route.fetch_second(at);
+      q->route.fetch_second(Route::Use::Write, at);
       break;
     default:
       break;

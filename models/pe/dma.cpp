@@ -133,16 +133,16 @@ void Dma::fetch(uint32_t turns, Ps at) const {
       return;
     case 5:
       for (const Hop* hop : {&m_out, &m_in, static_cast<const Hop*>(&m_tcm.port())}) hop->fetch_intervals(at);
-      if (route != nullptr) route->fetch_lists();
+      if (route != nullptr) route->fetch_lists(Route::Use::Read);
       return;
     case 4:
-      if (route != nullptr) route->fetch_hops();
+      if (route != nullptr) route->fetch_hops(Route::Use::Read);
       return;
     case 3:
-      if (route != nullptr) route->fetch_second(at);
+      if (route != nullptr) route->fetch_second(Route::Use::Read, at);
       return;
     case 2:
-      if (route != nullptr) route->fetch_intervals(at);
+      if (route != nullptr) route->fetch_intervals(Route::Use::Read, at);
       return;
     default:
       return;

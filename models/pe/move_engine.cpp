@@ -258,14 +258,14 @@ void MoveEngine::fetch_for(const MoveState& m, uint32_t turns, Ps at) const {
     if (turns == 4) fetch_lines(&lane, &lane.route.touched);
     if (turns == 3) {
       lane.sending.fetch();
-      lane.route.fetch_lists();
+      lane.route.fetch_lists(Route::Use::Write);
     }
     if (turns == 2) {
       if (lane.sending.size() > 1) fetch_line(lane.sending[1]);
-      lane.route.fetch_hops();
+      lane.route.fetch_hops(Route::Use::Write);
     }
-    if (turns == 1) lane.route.fetch_second(at);
-    if (turns == 0) lane.route.fetch_intervals(at);
+    if (turns == 1) lane.route.fetch_second(Route::Use::Write, at);
+    if (turns == 0) lane.route.fetch_intervals(Route::Use::Write, at);
     m_parts.ipcq->fetch(lane.qp, IpcqPort::Use::Send, turns, at);
   }
 }

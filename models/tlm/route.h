@@ -37,20 +37,22 @@ struct alignas(64) Route {
   HopList all_hops() const { return {hops.get(), size_t{n_forward} + n_backward}; }
   HopList backward() const { return {hops.get() + n_forward, n_backward}; }
 
-  // Ahead of a transaction at `at`, one step after the other.
-  void fetch_lists() const {
-    fetch_lines(hops.get(), hops.get() + n_forward + n_backward);
+  // Ahead of a transaction at `at`, one step after the other. Only a read comes back.
+  enum class Use : uint8_t { Write, Read };
+  HopList used_hops(Use use) const { return use == Use::Read ? all_hops() : forward(); }
+  void fetch_lists(Use use) const {
+    fetch_lines(hops.get(), used_hops(use).end());
     fetch_lines(&touched, &touched + 1);
   }
-  void fetch_hops() const {
-    for (const Hop* hop : all_hops()) hop->fetch();
+  void fetch_hops(Use use) const {
+    for (const Hop* hop : used_hops(use)) hop->fetch();
     touched.fetch();
   }
-  void fetch_second(Ps at) const {
-    for (const Hop* hop : all_hops()) hop->fetch_second(at);
+  void fetch_second(Use use, Ps at) const {
+    for (const Hop* hop : used_hops(use)) hop->fetch_second(at);
   }
-  void fetch_intervals(Ps at) const {
-    for (const Hop* hop : all_hops()) hop->fetch_intervals(at);
+  void fetch_intervals(Use use, Ps at) const {
+    for (const Hop* hop : used_hops(use)) hop->fetch_intervals(at);
   }
 
   bool granted(uint64_t now_epoch) const { return target != nullptr && epoch == now_epoch; }
