@@ -103,14 +103,14 @@ class InSocket final : public InSocketBase {
     }
     void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) override {
       if (m_b_transport == nullptr) m_socket.refuse("b_transport");
-      std::apply([&](Tag... tag) { (m_module->*m_b_transport)(tag..., trans, delay); }, m_tag);
+      call(m_b_transport, trans, delay);
     }
     tlm::tlm_sync_enum nb_transport_fw(tlm::tlm_generic_payload&, tlm::tlm_phase&, sc_core::sc_time&) override {
       m_socket.refuse("nb_transport_fw");
     }
     unsigned transport_dbg(tlm::tlm_generic_payload& trans) override {
       if (m_transport_dbg == nullptr) return 0;
-      return std::apply([&](Tag... tag) { return (m_module->*m_transport_dbg)(tag..., trans); }, m_tag);
+      return call(m_transport_dbg, trans);
     }
     bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) override {
       if (m_get_direct_mem_ptr == nullptr) {
@@ -119,7 +119,15 @@ class InSocket final : public InSocketBase {
         dmi.set_end_address(~sc_dt::uint64{0});
         return false;
       }
-      return std::apply([&](Tag... tag) { return (m_module->*m_get_direct_mem_ptr)(tag..., trans, dmi); }, m_tag);
+      return call(m_get_direct_mem_ptr, trans, dmi);
+    }
+
+    /// The lambda must not capture `this`: GCC 12 takes a wrong one with -fsanitize=vptr, where a function is called
+    /// through a base that is virtual, as these are.
+    template <typename Callback, typename... Args>
+    auto call(Callback callback, Args&... args) {
+      Module* const module = m_module;
+      return std::apply([&](Tag... tag) { return (module->*callback)(tag..., args...); }, m_tag);
     }
 
     const InSocket& m_socket;
