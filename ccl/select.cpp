@@ -99,7 +99,7 @@ Added added_by(const Detours& detours, const AlgorithmModule& m, const Group& gr
   return out;
 }
 
-/// \param detours  null where no link is absent
+/// \param detours  null where every connection is one hop on a link
 double seconds_of(const AlgorithmModule& m, const Group& group, const CollectiveShape& shape, CostQuery q,
                   const Detours* detours) {
   if (detours == nullptr) return m.time(q);
