@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ccl/topology_embedding.h"
+
 namespace ahbm::ccl {
 namespace {
 
@@ -56,6 +58,17 @@ Detours::Ways ways(const Way& way, const std::vector<Flow>& flows, const std::ve
 }
 
 }  // namespace
+
+std::vector<Flow> flows_along(const Group& group, const std::vector<Connection>& connections, bool both_ways) {
+  std::vector<Flow> out;
+  RingEgress egress(group);
+  for (const Connection& c : connections) {
+    const SipId here = group.sips[c.rank], there = group.sips[c.peer_rank];
+    out.push_back({here, there, side_of(egress.of(c.rank, c.dir))});
+    if (both_ways) out.push_back({there, here, side_of(egress.of(c.peer_rank, c.peer_dir))});
+  }
+  return out;
+}
 
 Detours::Detours(const SystemConfig& config) : m_topology(config.topology), m_routes(config) {
   if (links_absent(config)) m_graph.emplace(config);

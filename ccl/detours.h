@@ -18,6 +18,9 @@ struct Flow {
   double bytes = 1;          ///< in any unit
 };
 
+/// Along the connections of a lane: of each what goes to its peer and, where it is used both ways, what comes back.
+std::vector<Flow> flows_along(const Group& group, const std::vector<Connection>& connections, bool both_ways = true);
+
 class Detours {
  public:
   explicit Detours(const SystemConfig& config);

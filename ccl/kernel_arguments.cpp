@@ -87,6 +87,16 @@ ModuleArguments::ModuleArguments(const tl::Args& args) : AppendedArguments(unpac
   message_bytes = take32();
 }
 
+tl::Move ModuleArguments::move(uint64_t count, uint16_t step) const {
+  tl::Move m;
+  m.count = count;
+  m.dtype = dtype;
+  m.op = op;
+  m.piece_bytes = message_bytes;
+  m.step = step;
+  return m;
+}
+
 uint64_t ModuleArguments::take() {
   if (m_next + kAppendedWords >= m_args.size()) {
     throw std::invalid_argument(

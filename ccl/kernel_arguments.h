@@ -70,6 +70,8 @@ class ModuleArguments : public AppendedArguments {
   uint64_t take();
   uint32_t take32() { return static_cast<uint32_t>(take()); }
   uint32_t item() const { return item_bytes(dtype); }
+  /// Of so many elements, in messages between SIPs; from nowhere to nowhere.
+  tl::Move move(uint64_t count, uint16_t step) const;
 
   Addr output = 0, input = 0, scratch = 0;
   uint32_t message_bytes = 0;  ///< for Move::piece_bytes of messages between SIPs

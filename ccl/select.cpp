@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "ccl/detours.h"
-#include "ccl/topology_embedding.h"
 #include "models/core/ipcq_protocol.h"
 #include "models/core/topology.h"
 
@@ -82,14 +81,11 @@ struct Added {
 };
 /// What all of a module's connections, at work at once and alike, meet where links are absent.
 Added added_by(const Detours& detours, const AlgorithmModule& m, const Group& group, const CollectiveShape& shape) {
-  std::vector<Flow> flows;
-  RingEgress egress(group);
+  std::vector<Connection> lane;  // all are alike
   for (const Connection& c : m.connections(group, shape)) {
-    if (c.rank == c.peer_rank || c.cube != 0) continue;  // lanes are alike
-    const SipId here = group.sips[c.rank], there = group.sips[c.peer_rank];
-    flows.push_back({here, there, side_of(egress.of(c.rank, c.dir))});
-    if (!m.traffic.one_way) flows.push_back({there, here, side_of(egress.of(c.peer_rank, c.peer_dir))});
+    if (c.rank != c.peer_rank && c.cube == 0) lane.push_back(c);
   }
+  const std::vector<Flow> flows = flows_along(group, lane, !m.traffic.one_way);
   const Detours::Ways now = detours.of(flows), before = detours.on_whole_fabric(flows);
   Added out;
   for (size_t i = 0; i < flows.size(); ++i) {

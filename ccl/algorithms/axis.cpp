@@ -12,9 +12,10 @@ AxisSchedule::AxisSchedule(const tl::Tl& tl, const SipAxis& axis, AxisWork work,
     : m_axis(axis),
       m_work(std::move(work)),
       m_phases(phases),
-      m_flows{{axis.prev, axis.next, true}, {axis.next, axis.prev, false}},
-      m_first_round(reduces() ? 0 : axis.n - 1),
-      m_end_round(gathers() ? 2 * axis.n - 1 : axis.n) {
+      m_flows{{axis.prev, axis.next, true}, {axis.next, axis.prev, false}} {
+  const uint32_t farthest = axis.kind == AxisKind::Both ? axis.n / 2 : axis.n - 1;
+  m_first_round = axis.n - 1 - (reduces() ? farthest : 0);
+  m_end_round = axis.n + (gathers() ? farthest : 0);
   if (phases == Phases::AllReduce) m_work.output = m_work.input;
   const uint64_t longest = aligned_chunk(m_work.blocks.longest(), axis.parts(), 0).count;
   if (axis.n > 1) {
@@ -162,13 +163,13 @@ SipAxis::Reach SipAxis::reach(uint32_t owner, uint32_t part) const {
   return part == 0 ? Reach{half, n - 1 - half} : Reach{n - 1 - half, half};
 }
 
-std::vector<ReduceTree> axis_order_of_reduction(const SipAxis& axis, const std::vector<Range>& blocks) {
+std::vector<ReduceTree> axis_order_of_reduction(const SipAxis& axis, const Parts& blocks) {
   std::vector<ReduceTree> trees;
   for (uint32_t owner = 0; owner < axis.n; ++owner) {
     for (uint32_t part = 0; part < axis.parts(); ++part) {
-      const Range r = aligned_chunk(blocks[owner].count, axis.parts(), part);
+      const Range r = Parts(blocks[owner], axis.parts())[part];
       if (r.empty()) continue;
-      ReduceTree tree{{blocks[owner].begin + r.begin, r.count}, {static_cast<int32_t>(owner)}};
+      ReduceTree tree{r, {static_cast<int32_t>(owner)}};
       const auto [before, after] = axis.reach(owner, part);
       const auto side = [&](uint32_t ranks, uint32_t stride) {  // a chain, nearest first, joined to what is there
         for (uint32_t d = 1; d <= ranks; ++d) {
@@ -187,8 +188,8 @@ std::vector<ReduceTree> axis_order_of_reduction(const SipAxis& axis, const std::
 void append_axis_connections(const SipAxis& axis, const std::vector<uint32_t>& order, uint32_t cube,
                              std::vector<Connection>& out) {
   const auto n = static_cast<uint32_t>(order.size());
-  const uint32_t links = n < 2 ? 0 : axis.kind == AxisKind::Line ? n - 1 : n;
-  for (uint32_t p = 0; p < links; ++p) out.push_back({order[p], cube, axis.next, order[(p + 1) % n], cube, axis.prev});
+  for (uint32_t p = 0; p < axis.links(n); ++p)
+    out.push_back({order[p], cube, axis.next, order[(p + 1) % n], cube, axis.prev});
 }
 
 }  // namespace ahbm::ccl

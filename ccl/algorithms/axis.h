@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "ccl/algorithm.h"
@@ -31,6 +32,8 @@ struct SipAxis {
 
   /// Halves that a block is cut into.
   uint32_t parts() const { return kind == AxisKind::Both && n % 2 == 0 ? 2 : 1; }
+  /// Connections of so many positions: from each to the next one.
+  size_t links(size_t positions) const { return positions < 2 ? 0 : positions - (kind == AxisKind::Line ? 1 : 0); }
   struct Reach {
     uint32_t before, after;
   };
@@ -45,11 +48,14 @@ struct Place {
 };
 
 struct AxisWork {
+  AxisWork(const ModuleArguments& a, Parts cut)
+      : blocks(std::move(cut)), dtype(a.dtype), op(a.op), message_bytes(a.message_bytes) {}
+
   Parts blocks;  ///< of each position, in elements
-  DType dtype = DType::Float32;
-  ReduceOp op = ReduceOp::Sum;
+  DType dtype;
+  ReduceOp op;
+  uint32_t message_bytes;  ///< ModuleArguments::message_bytes
   uint64_t divisor = 1;
-  uint32_t message_bytes = 0;  ///< ModuleArguments::message_bytes
   Place input, output;
 };
 
@@ -106,7 +112,7 @@ class AxisSchedule {
 void submit_in_turn(tl::Tl& tl, std::vector<AxisSchedule> schedules);
 
 /// The documented order for blocks of positions, as postfix over positions.
-std::vector<ReduceTree> axis_order_of_reduction(const SipAxis& axis, const std::vector<Range>& blocks);
+std::vector<ReduceTree> axis_order_of_reduction(const SipAxis& axis, const Parts& blocks);
 
 /// Queue pairs along an axis whose positions are the ranks of `order`, on one cube.
 void append_axis_connections(const SipAxis& axis, const std::vector<uint32_t>& order, uint32_t cube,

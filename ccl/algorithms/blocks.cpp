@@ -29,13 +29,9 @@ void block_kernel(tl::Tl& tl, const tl::Args& args, bool reduce) {
   SipAxis axis;
   axis.kind = static_cast<AxisKind>(a.take());
   axis.position = a.take32();
-  AxisWork work;
-  work.blocks = take_parts(a);
+  AxisWork work(a, take_parts(a));
   axis.n = static_cast<uint32_t>(work.blocks.size());
-  work.dtype = a.dtype;
-  work.op = a.op;
-  work.divisor = reduce && a.op == ReduceOp::Avg ? axis.n : 1;
-  work.message_bytes = a.message_bytes;
+  if (a.op == ReduceOp::Avg) work.divisor = axis.n;
   const uint64_t own = work.blocks.at(axis.position).begin;
   work.input = {a.input, reduce ? 0 : own};
   work.output = {a.output, reduce ? own : 0};
@@ -108,7 +104,7 @@ AlgorithmModule block_module(Collective collective, AxisKind kind, const char* f
       axis.n = g.size();
       axis.kind = kind;
       const std::vector<uint32_t> order = order_of(g, kind);
-      return name_leaves(axis_order_of_reduction(axis, blocks_of(order, shape)), order);
+      return name_leaves(axis_order_of_reduction(axis, Parts(blocks_of(order, shape))), order);
     };
   }
   return m;

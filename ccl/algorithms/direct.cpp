@@ -161,11 +161,7 @@ class Exchange {
 };
 
 AxisWork work_of(const ModuleArguments& a, Parts blocks) {
-  AxisWork work;
-  work.blocks = std::move(blocks);
-  work.dtype = a.dtype;
-  work.op = a.op;
-  work.message_bytes = a.message_bytes;
+  AxisWork work(a, std::move(blocks));
   if (a.op == ReduceOp::Avg) work.divisor = work.blocks.size();
   return work;
 }

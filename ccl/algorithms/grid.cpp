@@ -42,12 +42,6 @@ std::vector<Colour> colours_at(uint32_t n_colours, uint32_t w, uint32_t h, AxisK
   return out;
 }
 
-std::vector<Range> cut(const Range& range, uint32_t parts) {
-  std::vector<Range> out = chunks(range.count, parts);
-  for (Range& r : out) r.begin += range.begin;
-  return out;
-}
-
 }  // namespace
 
 /// Words: colours, w, h, kinds of x and y, the cell.
@@ -62,11 +56,7 @@ void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
     tl.wait_all();
   };
   const auto work = [&](const Range& whole, uint32_t parts) {
-    AxisWork out;
-    out.blocks = Parts(whole, parts);
-    out.dtype = a.dtype;
-    out.op = a.op;
-    out.message_bytes = a.message_bytes;
+    AxisWork out(a, Parts(whole, parts));
     out.input = out.output = {buffer, 0};
     return out;
   };
@@ -98,11 +88,11 @@ std::vector<ReduceTree> grid_order_of_reduction(const Colours& colours, const Gr
   std::vector<ReduceTree> out;
   for (const Colour& c : colours_at(colours.n, grid.w, grid.h, kinds.x, kinds.y, 0, count)) {
     const bool x_first = c.first.next == Dir::GlobalE;
-    const std::vector<Range> blocks = cut(c.part, c.first.n);
+    const Parts blocks(c.part, c.first.n);
     // A block's halves have orders of their own along the first dimension; the second cuts the block anew.
     const std::vector<ReduceTree> outer = axis_order_of_reduction(c.first, blocks);
     for (uint32_t i = 0; i < c.first.n; ++i) {
-      for (const ReduceTree& inner : axis_order_of_reduction(c.second, cut(blocks[i], c.second.n))) {
+      for (const ReduceTree& inner : axis_order_of_reduction(c.second, Parts(blocks[i], c.second.n))) {
         for (const ReduceTree& o : outer) {
           const uint64_t begin = std::max(inner.range.begin, o.range.begin);
           const uint64_t end = std::min(inner.range.end(), o.range.end());

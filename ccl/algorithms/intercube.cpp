@@ -50,10 +50,6 @@ double mesh_seconds(const CostQuery& q) {
   return (depth + pieces - 1) * (q.cube_latency + q.bytes / pieces / q.cube_bandwidth);
 }
 
-void ring_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
-  bidirectional_all_reduce(tl, take_ring_lane(a, buffer, count));
-}
-
 AlgorithmModule module_between_cubes(const LaneModule& lane) {
   AlgorithmModule m = sip_all_reduce_module(lane);
   m.layouts = {CubeLayout::Partial};
@@ -96,7 +92,7 @@ std::vector<AlgorithmModule> intercube_modules() {
   by_ring.kernel_name = "ccl_intercube";
   by_ring.doc =
       "tensor partial over the cubes: reduce to the centre of each mesh, ring between the SIPs, broadcast back";
-  by_ring.kernel = intercube_kernel<ring_lane>;
+  by_ring.kernel = intercube_kernel<bidirectional_lane>;
 
   AlgorithmModule by_mesh = module_between_cubes(advising(mesh_lane_module(), "intercube runs on it"));
   by_mesh.name = "intercube_mesh";

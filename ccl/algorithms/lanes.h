@@ -1,10 +1,5 @@
-// Schedules of moves, and all-reduces of one lane: the ring of ranks that one cube of every SIP forms, with the
-// directions Next and Prev. The modules ring, ring_bidirectional and intercube put them together with what happens
-// inside a SIP.
-//
-// Both cut the buffer into one chunk per ring position, and every chunk into slabs of a few messages; a slab runs
-// through all steps before the next one starts. A whole chunk at a time would fill the rings of every rank with first
-// steps, and nobody could go on.
+// Schedules of moves. Chunks are cut into slabs of a few messages, and a slab runs through all steps before the next
+// one starts. A whole chunk at a time would fill the rings of every rank with first steps, and nobody could go on.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +11,6 @@
 #include "models/tl/tl.h"
 
 namespace ahbm::ccl {
-
-struct Lane {
-  Addr buffer = 0;
-  uint64_t count = 0;  ///< elements; every rank of the lane has the same
-  DType dtype = DType::Float32;
-  ReduceOp op = ReduceOp::Sum;
-  uint32_t n = 1;              ///< ranks
-  uint32_t position = 0;       ///< of this one on the ring
-  uint32_t message_bytes = 0;  ///< ModuleArguments::message_bytes
-
-  uint64_t divisor() const { return op == ReduceOp::Avg ? n : 1; }
-};
 
 /// How much of a chunk goes round at a time. With k messages in flight per rank a ring needs k + 1 slots; a ring of one
 /// slot takes one message at a time and stores before it forwards.
@@ -59,14 +42,5 @@ void submit_steps(tl::Tl& tl, const StepSource& next);
 constexpr uint16_t wire_step(uint64_t step) {
   return static_cast<uint16_t>(step % 0xFFFF);
 }
-
-/// Submits a ring all-reduce; see ring.cpp.
-void ring_all_reduce(tl::Tl& tl, const Lane& lane);
-/// Submits an all-reduce that uses both directions of the ring; see ring_bidirectional.cpp.
-void bidirectional_all_reduce(tl::Tl& tl, const Lane& lane);
-
-/// The documented orders, as postfix over ring positions, for chunks of `count` elements.
-std::vector<ReduceTree> ring_order_of_reduction(uint64_t count, uint32_t n);
-std::vector<ReduceTree> bidirectional_order_of_reduction(uint64_t count, uint32_t n);
 
 }  // namespace ahbm::ccl

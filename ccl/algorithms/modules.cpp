@@ -9,8 +9,6 @@
 
 #include "ccl/algorithms/cube_mesh.h"
 #include "ccl/detours.h"
-#include "ccl/group_memo.h"
-#include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
 
@@ -83,7 +81,7 @@ LaneModule advising(LaneModule lane, const char* advice) {
 
 LaneModule ring_lane_module() {
   LaneModule lane;
-  const auto rings = group_memo<RingOrder>([](const Group& g, uint32_t) { return ring_order(g); });
+  const RingMemo rings = ring_memo();
   lane.refusal = [rings](const Group& g) { return rings->of(g)->refusal; };
   lane.words = [rings](const Group& g, uint32_t rank) {
     return std::vector<uint64_t>{g.size(), rings->of(g)->position(rank)};
@@ -92,12 +90,22 @@ LaneModule ring_lane_module() {
   return lane;
 }
 
-Lane take_ring_lane(ModuleArguments& a, Addr buffer, uint64_t count) {
-  Lane lane{buffer, count, a.dtype, a.op};
-  lane.n = a.take32();
-  lane.position = a.take32();
-  lane.message_bytes = a.message_bytes;
-  return lane;
+RingMemo ring_memo() {
+  return group_memo<RingOrder>([](const Group& g, uint32_t) { return ring_order(g); });
+}
+
+RingMemo lay_on_ring(AlgorithmModule& m, const std::string& instead) {
+  RingMemo rings = ring_memo();
+  m.refusal = [rings, instead](const Group& g) {
+    const std::string why = rings->of(g)->refusal;
+    return why.empty() ? why : why + "; " + instead + " runs on any group";
+  };
+  m.connections = [](const Group& g, const CollectiveShape&) {
+    std::vector<Connection> out;
+    for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_ring_connections(g, cube, out);
+    return out;
+  };
+  return rings;
 }
 
 void append_ring_connections(const Group& group, uint32_t cube, std::vector<Connection>& out) {
@@ -199,15 +207,15 @@ std::pair<double, double> blocks_carried(AxisKind kind, AxisSchedule::Phases pha
 
 /// Flows along a set of axes; of each connection the one towards Next, then the one towards Prev.
 std::vector<Flow> flows_of(const Group& g, const AxisSet& axes) {
-  std::vector<Flow> out;
-  RingEgress egress(g);
+  std::vector<Connection> connections;
+  for (const std::vector<uint32_t>& order : axes.orders) append_axis_connections(axes.axis, order, 0, connections);
+  std::vector<Flow> out = flows_along(g, connections);
+  auto flow = out.begin();
   for (const std::vector<uint32_t>& order : axes.orders) {
-    const size_t n = order.size(), links = n < 2 ? 0 : axes.axis.kind == AxisKind::Line ? n - 1 : n;
-    for (size_t p = 0; p < links; ++p) {
-      const uint32_t here = order[p], there = order[(p + 1) % n];
-      const auto [up, down] = blocks_carried(axes.axis.kind, axes.phases, n, p);
-      out.push_back({g.sips[here], g.sips[there], side_of(egress.of(here, axes.axis.next)), up * axes.block});
-      out.push_back({g.sips[there], g.sips[here], side_of(egress.of(there, axes.axis.prev)), down * axes.block});
+    for (size_t p = 0; p < axes.axis.links(order.size()); ++p) {
+      const auto [up, down] = blocks_carried(axes.axis.kind, axes.phases, order.size(), p);
+      (flow++)->bytes = up * axes.block;
+      (flow++)->bytes = down * axes.block;
     }
   }
   return out;
@@ -257,7 +265,7 @@ AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& bes
   if (ways.alone > 0) out.load = ways.fullest / ways.alone;
   auto links_on_way = ways.links.begin();
   for (const std::vector<uint32_t>& order : axes.orders) {
-    const size_t n = order.size(), links = n < 2 ? 0 : kind == AxisKind::Line ? n - 1 : n;
+    const size_t n = order.size(), links = axes.axis.links(n);
     std::vector<uint32_t> up, down;
     for (size_t p = 0; p < links; ++p) {
       up.push_back(kind == AxisKind::Down ? 0 : links_on_way[0] - 1);

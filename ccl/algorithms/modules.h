@@ -2,12 +2,16 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "ccl/algorithm.h"
 #include "ccl/algorithms/axis.h"
 #include "ccl/algorithms/lanes.h"
+#include "ccl/group_memo.h"
 #include "ccl/kernel_arguments.h"
+#include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
 
@@ -56,15 +60,20 @@ AlgorithmModule sip_all_reduce_module_of(const LaneModule& lane) {
 
 /// The words and connections of the ring of a group: its size, a rank's position.
 LaneModule ring_lane_module();
-/// That of both directions of a ring at once, with its closed form and order of reduction.
+/// That of both directions of a ring at once, with its closed form and order of reduction, and what a lane of it does.
 LaneModule bidirectional_lane_module();
 /// `lane` with refusals that go on with what runs there instead.
 LaneModule advising(LaneModule lane, const char* advice);
+void bidirectional_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count);
 /// Those of mesh_2d, and what a lane of it does.
 LaneModule mesh_lane_module();
 void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count);
-Lane take_ring_lane(ModuleArguments& a, Addr buffer, uint64_t count);
 void append_ring_connections(const Group& group, uint32_t cube, std::vector<Connection>& out);
+using RingMemo = std::shared_ptr<GroupMemo<RingOrder>>;
+RingMemo ring_memo();
+/// The refusal, which goes on with the name of what runs on any group, and the connections of a module on the ring of a
+/// group, and these rings.
+RingMemo lay_on_ring(AlgorithmModule& m, const std::string& instead);
 
 /// Trees over positions become trees over the ranks at them.
 std::vector<ReduceTree> name_leaves(std::vector<ReduceTree> trees, const std::vector<uint32_t>& ranks);

@@ -14,23 +14,12 @@
 
 #include "ccl/algorithms/modules.h"
 #include "ccl/detours.h"
-#include "ccl/group_memo.h"
-#include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
 namespace {
 
 using tl::Dir;
 using tl::Move;
-
-Move message(const ModuleArguments& a, uint64_t count, uint64_t step) {
-  Move m;
-  m.count = count;
-  m.dtype = a.dtype;
-  m.piece_bytes = a.message_bytes;
-  m.step = wire_step(step);
-  return m;
-}
 
 void copy_own(tl::Tl& tl, const ModuleArguments& a, Addr from, Addr to, uint64_t count) {
   if (from != to && count != 0) tl.copy(from, to, count, a.dtype);
@@ -47,7 +36,7 @@ void all_to_all_direct_kernel(tl::Tl& tl, const tl::Args& args) {
   for (uint32_t i = 1; i < n; ++i) {
     const uint32_t k = i % 2 == 1 ? (i + 1) / 2 : n - i / 2;
     const uint32_t to = (rank + k) % n, from = (rank + n - k) % n;
-    Move receive = message(a, in[from].count, from), send = message(a, out[to].count, rank);
+    Move receive = a.move(in[from].count, wire_step(from)), send = a.move(out[to].count, wire_step(rank));
     receive.from = tl::peer_dir(from);
     receive.store = a.output + in[from].begin * a.item();
     send.to = tl::peer_dir(to);
@@ -111,7 +100,7 @@ void all_to_all_ring_kernel(tl::Tl& tl, const tl::Args& args) {
       for (const bool up : {true, false}) {
         const uint32_t sender = x.position(p, s - 1, !up), origin = x.position(p, s, !up);
         const Range sent = x.part(sender, d, up), received = x.part(origin, d, up);
-        Move receive = message(a, received.count, d), send = message(a, sent.count, d);
+        Move receive = a.move(received.count, wire_step(d)), send = a.move(sent.count, wire_step(d));
         receive.from = up ? Dir::Prev : Dir::Next;
         send.to = up ? Dir::Next : Dir::Prev;
         if (d == s) {
@@ -142,7 +131,7 @@ void send_recv_kernel(tl::Tl& tl, const tl::Args& args) {
   for (uint64_t k = a.take(); k > 0; --k) {
     const auto role = static_cast<Role>(a.take());
     const Addr address = a.take();
-    Move m = message(a, a.take(), 0);
+    Move m = a.move(a.take(), 0);
     m.dtype = static_cast<DType>(a.take());
     const auto dir = static_cast<Dir>(a.take());
     m.step = wire_step(a.take());
@@ -173,7 +162,7 @@ void barrier_kernel(tl::Tl& tl, const tl::Args& args) {
   ModuleArguments a(args);
   const uint32_t n = a.take32(), rank = a.take32();
   for (uint32_t distance = 1, round = 0; distance < n; distance *= 2, ++round) {
-    Move send = message(a, 1, round), receive = send;
+    Move send = a.move(1, wire_step(round)), receive = send;
     send.dtype = receive.dtype = DType::UInt8;
     send.local = a.scratch;
     send.to = tl::peer_dir((rank + distance) % n);
@@ -257,17 +246,9 @@ double routed_pairs_seconds(const CostQuery& q) {
 
 /// By the ways of the ring's connections.
 double routed_ring_seconds(const CostQuery& q) {
-  const Group& g = *q.group;
-  const std::vector<uint32_t> order = ring_order(g).order;
-  const uint32_t n = q.ranks;
-  RingEgress egress(g);
-  std::vector<Flow> flows;
-  for (uint32_t p = 0; p < n; ++p) {
-    const uint32_t here = order[p], there = order[(p + 1) % n];
-    flows.push_back({g.sips[here], g.sips[there], side_of(egress.of(here, Dir::Next)), 1});
-    flows.push_back({g.sips[there], g.sips[here], side_of(egress.of(there, Dir::Prev)), 1});
-  }
-  const Detours::Ways ways = q.detours->of(flows);
+  std::vector<Connection> ring;
+  append_ring_connections(*q.group, 0, ring);
+  const Detours::Ways ways = q.detours->of(flows_along(*q.group, ring));
   const double longest = *std::max_element(ways.links.begin(), ways.links.end());
   return steps_round_seconds(q, q.latency + (longest - 1) * hop_seconds(q), ways.fullest);
 }
@@ -331,11 +312,7 @@ AlgorithmModule all_to_all_direct_module() {
 AlgorithmModule all_to_all_ring_module() {
   AlgorithmModule m = base(Collective::AllToAll, "all_to_all_ring", all_to_all_ring_kernel,
                            "relayed the shorter way round a ring, two queue pairs: floor(n/2)L + n S/(8B)");
-  const auto rings = group_memo<RingOrder>([](const Group& g, uint32_t) { return ring_order(g); });
-  m.refusal = [rings](const Group& g) {
-    const std::string why = rings->of(g)->refusal;
-    return why.empty() ? why : why + "; all_to_all_direct runs on any group";
-  };
+  const RingMemo rings = lay_on_ring(m, "all_to_all_direct");
   m.rank_args = [rings](const Group& g, const CollectiveShape& shape, uint32_t rank) {
     const auto ring = rings->of(g);
     std::vector<uint64_t> words{ring->position(rank), transit_elements(shape, g.size()), g.size()};
@@ -347,11 +324,6 @@ AlgorithmModule all_to_all_ring_module() {
   };
   m.scratch_bytes = [](const Group& g, const CollectiveShape& shape) {
     return 4 * transit_elements(shape, g.size()) * item_bytes(shape.dtype);
-  };
-  m.connections = [](const Group& g, const CollectiveShape&) {
-    std::vector<Connection> out;
-    for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_ring_connections(g, cube, out);
-    return out;
   };
   m.traffic.asks = true;
   m.time = [](const CostQuery& q) {

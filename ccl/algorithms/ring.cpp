@@ -7,40 +7,38 @@
 
 #include "ccl/algorithms/lanes.h"
 #include "ccl/algorithms/modules.h"
-#include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
 
+namespace {
+
 using tl::Dir;
 
-void ring_all_reduce(tl::Tl& tl, const Lane& lane) {
-  if (lane.n < 2 || lane.count == 0) return;
-  const uint32_t n = lane.n, last = 2 * n - 2, item = item_bytes(lane.dtype);
-  const Parts chunks({0, lane.count}, n);
-  const SlabPlan plan(tl, lane.dtype, chunks[0].count, 1, {Dir::Next, Dir::Prev}, lane.message_bytes);
+/// Words: n, position.
+void ring_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
+  const uint32_t n = a.take32(), position = a.take32();
+  if (n < 2 || count == 0) return;
+  const uint32_t last = 2 * n - 2;
+  const Parts chunks({0, count}, n);
+  const SlabPlan plan(tl, a.dtype, chunks[0].count, 1, {Dir::Next, Dir::Prev}, a.message_bytes);
 
   // Step k receives what the previous rank sent in step k-1.
   const auto step_at = [&](const Range& part, uint64_t slab, uint32_t k) {
-    const Addr here = lane.buffer + part.begin * item;
-    tl::Move m;
-    m.count = part.count;
-    m.dtype = lane.dtype;
-    m.op = lane.op;
-    m.piece_bytes = lane.message_bytes;
-    m.step = wire_step(slab * last + k);
+    const Addr here = buffer + part.begin * a.item();
+    tl::Move m = a.move(part.count, wire_step(slab * last + k));
     m.recv_step = wire_step(slab * last + k + (0xFFFF - 1));
     if (k > 0) m.from = Dir::Prev;
     if (k < last) m.to = Dir::Next;
     if (k < n) m.local = here;       // reduce
     if (k >= n - 1) m.store = here;  // the owner, and then everybody
-    if (k == n - 1) m.divisor = lane.divisor();
+    if (k == n - 1 && a.op == ReduceOp::Avg) m.divisor = n;
     return Step{m, plan.store_first && k >= n && k < last};
   };
   uint64_t slab = 0;
   uint32_t k = 0;
   submit_steps(tl, [&](Step& out) {
     while (slab != plan.slabs) {
-      const Range part = plan.cut(chunks[(lane.position + 2 * n - k) % n], slab);
+      const Range part = plan.cut(chunks[(position + 2 * n - k) % n], slab);
       if (!part.empty()) out = step_at(part, slab, k);
       if (k++ == last) {
         k = 0;
@@ -64,10 +62,6 @@ std::vector<ReduceTree> ring_order_of_reduction(uint64_t count, uint32_t n) {
   return trees;
 }
 
-namespace {
-void ring_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count) {
-  ring_all_reduce(tl, take_ring_lane(a, buffer, count));
-}
 }  // namespace
 
 AlgorithmModule ring_module() {

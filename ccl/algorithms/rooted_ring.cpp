@@ -7,8 +7,6 @@
 
 #include "ccl/algorithms/modules.h"
 #include "ccl/detours.h"
-#include "ccl/group_memo.h"
-#include "ccl/topology_embedding.h"
 
 namespace ahbm::ccl {
 namespace {
@@ -26,14 +24,9 @@ struct RootedRing {
 /// The half of the buffer that travels towards Next (0) or Prev (1).
 Move half_of(const ModuleArguments& a, const RootedRing& r, uint32_t half) {
   const Range range = aligned_chunk(r.count, 2, half);
-  Move m;
+  Move m = a.move(range.count, static_cast<uint16_t>(half));
   m.local = a.input + range.begin * a.item();
   m.store = a.output + range.begin * a.item();
-  m.count = range.count;
-  m.dtype = a.dtype;
-  m.op = a.op;
-  m.piece_bytes = a.message_bytes;
-  m.step = static_cast<uint16_t>(half);
   return m;
 }
 
@@ -76,28 +69,27 @@ void reduce_ring_kernel(tl::Tl& tl, const tl::Args& args) {
 
 /// The longest way round for the first message, and what follows it over the fullest link. The root is rank 0.
 double routed_seconds(const CostQuery& q, bool reduce) {
-  const Group& g = *q.group;
-  const std::vector<uint32_t> order = ring_order(g).order;
-  const uint32_t n = q.ranks;
-  const auto root = static_cast<uint32_t>(std::find(order.begin(), order.end(), 0) - order.begin());
-  RingEgress egress(g);
-  std::vector<Flow> flows;  // all of the half that goes towards Next, then of the other one
-  for (const Dir ahead : kAhead) {
-    const uint32_t step = ahead == Dir::Next ? 1 : n - 1;
-    for (uint32_t hop = 0; hop + 1 < n; ++hop) {
-      const uint32_t from = order[(root + (hop + reduce) * step) % n],
-                     to = order[(root + (hop + reduce + 1) * step) % n];
-      flows.push_back({g.sips[from], g.sips[to], side_of(egress.of(from, ahead)), 1});
-    }
-  }
+  const uint32_t n = q.ranks, root = ring_order(*q.group).position(0);
+  std::vector<Connection> ring;
+  append_ring_connections(*q.group, 0, ring);
+  std::vector<Flow> flows = flows_along(*q.group, ring);
+  // The flow that a half makes its hop-th hop on, away from the root or to it; the last one is left out.
+  const auto flow_of = [&](uint32_t half, uint32_t hop) {
+    const uint32_t at = hop + reduce;
+    return half == 0 ? 2 * ((root + at) % n) : 2 * ((root + 2 * n - 1 - at) % n) + 1;
+  };
+  for (const uint32_t half : {0, 1}) flows[flow_of(half, n - 1)].bytes = 0;
   const Detours::Ways ways = q.detours->of(flows);
   const double rate = link_bandwidth(q, 2), message = first_message(q, q.bytes / 2);
   const double follows = q.bytes / 2 - message;
   double longest = 0, slowest = follows / rate;
-  for (const uint32_t links : ways.links) slowest = std::max(slowest, transfer_seconds(q, follows, links));
-  for (auto links = ways.links.begin(); links != ways.links.end();) {
+  for (const uint32_t half : {0, 1}) {
     double way = 0;
-    for (uint32_t hop = 0; hop + 1 < n; ++hop) way += q.latency + (*links++ - 1.0) * hop_seconds(q) + message / rate;
+    for (uint32_t hop = 0; hop + 1 < n; ++hop) {
+      const uint32_t links = ways.links[flow_of(half, hop)];
+      way += q.latency + (links - 1.0) * hop_seconds(q) + message / rate;
+      slowest = std::max(slowest, transfer_seconds(q, follows, links));
+    }
     longest = std::max(longest, way);
   }
   CostQuery shared = q;
@@ -114,20 +106,11 @@ AlgorithmModule rooted_ring_module(Collective collective) {
   allow_everything(m);
   m.layouts = {CubeLayout::Sharded};
   m.kernel = collective == Collective::Reduce ? reduce_ring_kernel : broadcast_ring_kernel;
-  const auto rings = group_memo<RingOrder>([](const Group& g, uint32_t) { return ring_order(g); });
-  m.refusal = [collective, rings](const Group& g) {
-    const std::string why = rings->of(g)->refusal;
-    return why.empty() ? why : why + "; " + to_string(collective) + "_tree runs on any group";
-  };
+  const RingMemo rings = lay_on_ring(m, std::string(to_string(collective)) + "_tree");
   m.rank_args = [rings](const Group& g, const CollectiveShape& shape, uint32_t rank) {
     const auto ring = rings->of(g);
     const uint32_t n = g.size();
     return std::vector<uint64_t>{shape.count, n, (ring->position(rank) + n - ring->position(shape.root)) % n};
-  };
-  m.connections = [](const Group& g, const CollectiveShape&) {
-    std::vector<Connection> out;
-    for (uint32_t cube = 0; cube < g.n_cubes; ++cube) append_ring_connections(g, cube, out);
-    return out;
   };
   m.traffic.asks = true;
   m.time = [collective](const CostQuery& q) {

@@ -51,14 +51,9 @@ struct Node {
 };
 
 Move move_of(const ModuleArguments& a, uint64_t count, uint16_t step) {
-  Move m;
+  Move m = a.move(count, step);
   m.local = a.input;
   m.store = a.output;
-  m.count = count;
-  m.dtype = a.dtype;
-  m.op = a.op;
-  m.piece_bytes = a.message_bytes;
-  m.step = step;
   return m;
 }
 
