@@ -20,7 +20,7 @@
 
 namespace ahbm::ccl {
 
-constexpr uint32_t kAbiVersion = 5;
+constexpr uint32_t kAbiVersion = 6;
 
 enum class Collective : uint8_t {
   AllReduce,
@@ -155,6 +155,7 @@ struct CostQuery {
   double mesh_bandwidth = 0;  ///< of the cubes' mesh for all that a rank's lanes send over its links; 0: no limit
   double wire_bandwidth = 0;  ///< B where several connections share a link, whatever one's credits; 0: as `bandwidth`
   const Detours* detours = nullptr;  ///< ccl/detours.h; null where every connection is one hop on a link
+  uint32_t root = 0;                 ///< group rank, of a collective that has one
 };
 
 /// B where a rank uses so many links at once.

@@ -158,6 +158,7 @@ CostQuery platform_figures(const SystemConfig& config, const Group& group, const
   q.bytes = bytes;
   q.group = &group;
   q.layout = shape.layout;
+  q.root = shape.root;
   q.cube_latency = seconds_of(config.noc.cube_link.latency);
   q.cube_bandwidth = static_cast<double>(config.noc.cube_link.bytes_per_second);
 

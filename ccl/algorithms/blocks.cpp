@@ -84,13 +84,13 @@ AlgorithmModule block_module(Collective collective, AxisKind kind, const char* f
     axes.phases = reduce ? AxisSchedule::Phases::ReduceScatter : AxisSchedule::Phases::AllGather;
     if (q.detours != nullptr) axes.orders.push_back(order_of(*q.group, kind));
     const double block = q.bytes / q.ranks;
-    if (q.detours == nullptr) return axis_seconds(q, kind, q.ranks, block, false);
+    if (q.detours == nullptr) return axis_seconds(q, kind, q.ranks, block, axes.phases);
     // A lane has a part of the whole buffer: the blocks of some ranks, or a part of one.
     AxisDetour detour = detour_of(q, axes);
     CostQuery own = q;
     own.lanes = std::max(1.0, q.lanes / q.ranks);
     detour.owners = own.lanes / q.lanes;
-    const double seconds = axis_seconds(own, kind, q.ranks, block, false, 1, detour);
+    const double seconds = axis_seconds(own, kind, q.ranks, block, axes.phases, 1, detour);
     if (kind != AxisKind::Line || !reduce || q.lanes < 2) return seconds;
     // All lanes have their blocks for the links of the line's ends at once: the last lane's for the farthest owner
     // comes after the other lanes' for all owners, and has the other links before it.

@@ -156,7 +156,7 @@ double grid_seconds(const Colours& colours, const CostQuery& q) {
     const auto along = [&](bool x) {
       const AxisSet own = axes(x, x ? of_row : of_column, phases), other = axes(!x, x ? of_column : of_row, phases);
       const AxisDetour detour = detour_of(q, own, colours.n == 2 ? other : AxisSet{});
-      return axis_seconds(q, own.axis.kind, x ? grid.w : grid.h, own.block, all_reduce, colours.n, detour);
+      return axis_seconds(q, own.axis.kind, x ? grid.w : grid.h, own.block, phases, colours.n, detour);
     };
     return colours.n == 2 ? std::max(along(true), along(false)) : along(!all_reduce);
   };

@@ -278,9 +278,10 @@ AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& bes
   return out;
 }
 
-double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours,
-                    const AxisDetour& detour) {
+double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double block, AxisSchedule::Phases work,
+                    uint32_t colours, const AxisDetour& detour) {
   if (n < 2) return 0;
+  const bool all_reduce = work == AxisSchedule::Phases::AllReduce;
   CostQuery q = whole;
   q.bandwidth = std::min(std::max(1.0, 1 / detour.load) * q.bandwidth, shared_bandwidth(whole) / detour.load);
   const bool both = kind == AxisKind::Both;
@@ -301,20 +302,35 @@ double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double bl
   const double parts = both && n % 2 == 0 ? 2 : 1, part = block / parts, message = q.message_bytes * q.lanes;
   const double slab = message * std::max(1.0, std::floor((q.slots - 1) / parts));
   // A lane goes on when its own message has come; the other lanes' follow on the link.
-  const auto first = [&](double bytes) { return std::min(bytes, message) / q.lanes / rate + latency; };
-  // Both ways on one link have connections of their own: one's credits do not keep the other waiting.
-  const double link = shared ? std::min(2 * rate, link_bandwidth(whole_link, links * colours)) / 2 : rate;
-  const auto carried = [&](double bytes) { return bytes / link; };
-  const auto slab_seconds = [&](double bytes) {
-    const double step = std::max(carried(bytes), first(bytes));
+  const double wire = link_bandwidth(whole_link, links * colours);
+  const auto first = [&](double bytes) { return std::min(bytes, message) / q.lanes / wire + latency; };
+  const auto carried = [&](double bytes) { return bytes / (shared ? wire / 2 : wire); };
+  // Slab after slab waits for credits. Both ways on one link have connections of their own: one's credits do not keep
+  // the other waiting.
+  const double paced = shared ? std::min(2 * rate, wire) / 2 : rate;
+  // A result keeps its slot until it is passed on, a sum does not: of results as many go on as slots are left, and the
+  // next ones when credits for these have come back. The first ones find the slots that sums, or nobody, had before.
+  const bool passes_on = kind != AxisKind::Line && work != AxisSchedule::Phases::ReduceScatter && steps > 1;
+  const auto held_seconds = [&](double bytes, double step, double sent, bool follows) {
+    const double messages = parts * std::ceil(bytes / message);
+    if (!passes_on || q.slots <= messages) return 0.0;
+    const double held = messages / (q.slots - messages) * latency;
+    const double more = (steps - 2) * std::max(0.0, held - step) + std::max(0.0, held / parts - sent);
+    return follows && !all_reduce ? more : std::max(0.0, more - latency);
+  };
+  // What a slab ends with, the next one begins right behind.
+  const auto slab_seconds = [&](double bytes, double sent, bool follows) {
+    const double step = std::max(parts * sent, first(bytes)), half = std::max(sent, first(bytes));
     // Along a line a link carries the sums of some blocks and the results of the others.
-    if (kind == AxisKind::Line) return (all_reduce ? n : n - 1) * step;
-    if (parts == 1) return phases * steps * step;
-    return phases * ((steps - 1) * std::max(2 * carried(bytes), first(bytes)) + step);
+    if (kind == AxisKind::Line) return (all_reduce ? n - 1 : n - 2) * half + sent;
+    return phases * (steps - 1) * step + (phases - 1) * half + sent + held_seconds(bytes, step, sent, follows);
   };
   const double whole_slabs = std::floor(part / slab), rest = part - whole_slabs * slab, last = rest > 0 ? rest : slab;
-  double seconds = whole_slabs * slab_seconds(slab) + (rest > 0 ? slab_seconds(rest) : 0);
-  seconds += std::max(carried(last) + q.latency, first(last)) - std::max(carried(last), first(last));
+  double seconds = rest > 0 ? slab_seconds(rest, carried(rest), whole_slabs > 0) : 0;
+  if (whole_slabs > 0) {
+    seconds += slab_seconds(slab, slab / paced, false) + (whole_slabs - 1) * slab_seconds(slab, slab / paced, true);
+  }
+  seconds += std::max(q.latency, first(last) - carried(last));
   // What a detour adds to the last message is hidden where steps wait for messages that came by it.
   const double all_steps = kind == AxisKind::Line ? n - 2 + phases : phases * steps;
   seconds += std::max(0.0, longest - q.latency - all_steps * std::max(0.0, first(last) - carried(last)));
@@ -322,15 +338,18 @@ double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double bl
   // owner gets them in one order from both sides: that way is idle meanwhile.
   if (parts == 2 && steps > 1) seconds += std::min(carried(last), q.latency);
   if (kind == AxisKind::Line && all_reduce) {
-    seconds = std::max(seconds + (n - 2) * first(part), 2 * (n - 1) * first(part));
+    // The steps of a link's sums and results come one after the other, and so do their credits.
+    const double turn = 2 * latency + std::min(part, message) / q.lanes / wire;
+    const double step = std::max(first(part), std::ceil(std::min(part, slab) / message) / q.slots * turn);
+    seconds = std::max(seconds + (n - 2) * first(part), 2 * first(part) + 2 * (n - 2) * step);
   }
   // The first message that no earlier credit lets go has the rest of its way before it.
   const double owners = kind == AxisKind::Line ? n - 2 + phases : phases * (n - 1) / (both ? 2 : 1);
   const double of_step = parts * std::max(1.0, std::ceil(part / message));
-  const double waits = std::max(0.0, std::floor((owners * detour.owners * of_step - 1) / q.slots));
+  const double messages = owners * detour.owners * of_step;
+  const double waits = std::max(0.0, std::floor((messages - 1) / q.slots));
   const double after = std::max(0.0, all_steps - std::floor(waits * q.slots / of_step) - 1);
-  const double step = std::min(part, message) / q.lanes / rate + q.latency;
-  const double sent = std::min(part, message) / q.lanes / link_bandwidth(whole_link, links * colours);
+  const double sent = std::min(part, message) / q.lanes / wire, step = sent + q.latency;
   if (waits > 0) seconds = std::max(seconds, waits * (2 * longest + sent) + longest + after * step);
   return seconds;
 }
@@ -356,7 +375,7 @@ double ring_all_reduce_seconds(const CostQuery& q, AxisKind kind) {
   AxisSet ring;
   ring.axis.kind = kind;
   if (q.detours != nullptr && q.group != nullptr) ring.orders.push_back(ring_order(*q.group).order);
-  return axis_seconds(q, kind, q.ranks, q.bytes / q.ranks, true, 1, detour_of(q, ring));
+  return axis_seconds(q, kind, q.ranks, q.bytes / q.ranks, ring.phases, 1, detour_of(q, ring));
 }
 
 double bidirectional_seconds(const CostQuery& q) {

@@ -123,13 +123,14 @@ AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& bes
 ///
 /// Slabs follow one another. In every step of a slab a link carries it once; and a step cannot begin before the first
 /// message of the step before has come. So a step takes max(slab / B, message / B + L), and only what comes last waits
-/// for its latency. Without slots and messages, that is where slabs are nothing and blocks are messages, these are the
-/// forms of docs/collectives.md.
+/// for its latency. In small slots results wait longer, for the slots that other results hold: of k messages of a slab
+/// in m slots, m - k go on per L. Without slots and messages, that is where slabs are nothing and blocks are messages,
+/// these are the forms of docs/collectives.md.
 ///
 /// Where connections are routed, what comes last has gone the longest detour, and all detours along the way are in its
 /// steps. A connection passes on no more messages than it has slots in its own round trip.
-double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, bool all_reduce, uint32_t colours = 1,
-                    const AxisDetour& detour = {});
+double axis_seconds(const CostQuery& q, AxisKind kind, uint32_t n, double block, AxisSchedule::Phases work,
+                    uint32_t colours = 1, const AxisDetour& detour = {});
 /// What a hop beyond the first adds; a platform whose links are not known has the latency of a message there.
 inline double hop_seconds(const CostQuery& q) {
   return q.hop_latency > 0 ? q.hop_latency : q.latency;

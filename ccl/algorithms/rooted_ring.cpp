@@ -67,9 +67,16 @@ void reduce_ring_kernel(tl::Tl& tl, const tl::Args& args) {
   }
 }
 
-/// The longest way round for the first message, and what follows it over the fullest link. The root is rank 0.
+/// B of a link without regard to credits.
+double link_rate(const CostQuery& q, double links) {
+  CostQuery whole = q;
+  whole.bandwidth = shared_bandwidth(q);
+  return link_bandwidth(whole, links);
+}
+
+/// The longest way round for the first message, and what follows it over the fullest link.
 double routed_seconds(const CostQuery& q, bool reduce) {
-  const uint32_t n = q.ranks, root = ring_order(*q.group).position(0);
+  const uint32_t n = q.ranks, root = ring_order(*q.group).position(q.root);
   std::vector<Connection> ring;
   append_ring_connections(*q.group, 0, ring);
   std::vector<Flow> flows = flows_along(*q.group, ring);
@@ -80,21 +87,18 @@ double routed_seconds(const CostQuery& q, bool reduce) {
   };
   for (const uint32_t half : {0, 1}) flows[flow_of(half, n - 1)].bytes = 0;
   const Detours::Ways ways = q.detours->of(flows);
-  const double rate = link_bandwidth(q, 2), message = first_message(q, q.bytes / 2);
-  const double follows = q.bytes / 2 - message;
-  double longest = 0, slowest = follows / rate;
+  const double rate = link_rate(q, 2), message = first_message(q, q.bytes / 2);
+  double longest = 0, slowest = 0;
   for (const uint32_t half : {0, 1}) {
     double way = 0;
     for (uint32_t hop = 0; hop + 1 < n; ++hop) {
       const uint32_t links = ways.links[flow_of(half, hop)];
       way += q.latency + (links - 1.0) * hop_seconds(q) + message / rate;
-      slowest = std::max(slowest, transfer_seconds(q, follows, links));
+      slowest = std::max(slowest, transfer_seconds(q, q.bytes / 2, links) - message / rate);
     }
     longest = std::max(longest, way);
   }
-  CostQuery shared = q;
-  shared.bandwidth = shared_bandwidth(q);
-  return longest + std::max(slowest, (ways.fullest * q.bytes / 2 - message) / link_bandwidth(shared, 2));
+  return longest + std::max(slowest, (ways.fullest * q.bytes / 2 - message) / rate);
 }
 
 AlgorithmModule rooted_ring_module(Collective collective) {
@@ -117,8 +121,9 @@ AlgorithmModule rooted_ring_module(Collective collective) {
     if (q.ranks < 2) return 0.0;
     if (q.detours != nullptr && q.group != nullptr) return routed_seconds(q, collective == Collective::Reduce);
     const double links = directions_shared(q) ? 1 : 2;
-    const double rate = link_bandwidth(q, links), message = first_message(q, q.bytes / 2);
-    return (q.ranks - 1) * (q.latency + message / rate) + (q.bytes / links - message) / rate;
+    const double rate = link_rate(q, links), message = first_message(q, q.bytes / 2);
+    return (q.ranks - 1) * (q.latency + message / rate) +
+           std::max(q.bytes / links / rate, transfer_seconds(q, q.bytes / 2)) - message / rate;
   };
   if (reduces(collective)) {
     m.reduction_order = [](const Group& g, const CollectiveShape& shape) {

@@ -6,6 +6,7 @@
 //   gather_tree, scatter_tree     eL + f S/(kB)   relayed by the ranks on the way
 // Order of a reduction: every rank takes its own contribution, then its children's sums in their order.
 #include <algorithm>
+#include <cmath>
 
 #include "ccl/algorithms/modules.h"
 #include "ccl/detours.h"
@@ -212,27 +213,37 @@ double fullest_branch(const TreeOrder& tree, uint32_t root) {
   return static_cast<double>(most) / static_cast<double>(all);
 }
 
-/// The longest way for the first message, and what follows it over the fullest link. The root is rank 0.
+/// What the blocks on a connection of so many links, `share` of the buffer, take at least: each has messages of its
+/// own.
+double blocks_seconds(const CostQuery& q, double share, double links) {
+  const double block = q.bytes / q.ranks, message = std::min(block, q.message_bytes * q.lanes);
+  const double messages = message > 0 ? share * q.ranks * std::ceil(block / message) : 0;
+  return credit_seconds(q, messages, message, q.latency + (links - 1) * hop_seconds(q));
+}
+
+/// The longest way for the first message, and what follows it over the fullest link.
 double routed_seconds(const CostQuery& q, const TreeOrder& tree, bool upwards, bool blocks) {
   const std::vector<SipId>& sips = q.group->sips;
-  std::vector<Flow> flows;  // of every rank but the root
-  for (uint32_t r = 1; r < q.ranks; ++r) {
+  std::vector<Flow> flows;  // between a rank and its parent; the root has none
+  for (uint32_t r = 0; r < q.ranks; ++r) {
     const SipId parent = sips[tree.parent[r]];
-    const double bytes = blocks ? static_cast<double>(branch_size(tree, r)) / q.ranks : 1;
+    const double bytes = r == q.root ? 0 : blocks ? static_cast<double>(branch_size(tree, r)) / q.ranks : 1;
     flows.push_back({upwards ? sips[r] : parent, upwards ? parent : sips[r], std::nullopt, bytes});
   }
   const Detours::Ways ways = q.detours->of(flows);
-  const double message = blocks ? 0 : first_message(q, q.bytes);
-  double longest = 0, follows = 0;
-  for (uint32_t r = 1; r < q.ranks; ++r) {
-    follows = std::max(follows, transfer_seconds(q, flows[r - 1].bytes * q.bytes - message, ways.links[r - 1]));
+  const double rate = shared_bandwidth(q), message = blocks ? 0 : first_message(q, q.bytes);
+  double longest = 0, follows = 0, least = 0;
+  for (uint32_t r = 0; r < q.ranks; ++r) {
+    if (r == q.root) continue;
+    follows = std::max(follows, transfer_seconds(q, flows[r].bytes * q.bytes, ways.links[r]) - message / rate);
+    if (blocks) least = std::max(least, blocks_seconds(q, flows[r].bytes, ways.links[r]));
     double way = 0;
-    for (uint32_t at = r; at != 0; at = tree.parent[at]) {
-      way += q.latency + (ways.links[at - 1] - 1.0) * hop_seconds(q) + message / q.bandwidth;
+    for (uint32_t at = r; at != q.root; at = tree.parent[at]) {
+      way += q.latency + (ways.links[at] - 1.0) * hop_seconds(q) + message / rate;
     }
     longest = std::max(longest, way);
   }
-  return longest + std::max(follows, (ways.fullest * q.bytes - message) / shared_bandwidth(q));
+  return std::max(least, longest + std::max(follows, (ways.fullest * q.bytes - message) / rate));
 }
 
 AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const char* doc) {
@@ -270,18 +281,22 @@ AlgorithmModule tree_module(Collective collective, tl::KernelFn kernel, const ch
   m.traffic.asks = true;
   m.time = [=](const CostQuery& q) {
     if (q.ranks < 2 || q.group == nullptr) return 0.0;
-    const auto shared = trees->of(*q.group, 0);
-    const TreeOrder& tree = *shared;
+    const auto kept = trees->of(*q.group, q.root);
+    const TreeOrder& tree = *kept;
     if (q.detours != nullptr) {
       return routed_seconds(q, tree, collective == Collective::Reduce || collective == Collective::Gather, blocks);
     }
     const bool one_uplink = q.group->topology == SipTopology::Switch;
-    // On equal links a node sends two copies; a switch has one uplink for both.
-    const double copies = one_uplink && q.ranks > 2 && !blocks ? 2 : 1;
-    const double share = !blocks ? copies : one_uplink ? (q.ranks - 1.0) / q.ranks : fullest_branch(tree, 0);
+    // On equal links a node sends two copies; a switch has one uplink for both, or for all blocks.
+    const double connection = blocks ? fullest_branch(tree, q.root) : 1;
+    const double uplink = blocks ? (q.ranks - 1.0) / q.ranks : std::min(q.ranks - 1.0, 2.0);
+    const double share = one_uplink ? uplink : connection;
     const double steps = tree.depth / (one_uplink ? 2.0 : 1.0);  // a step leads up and down
-    const double message = blocks ? 0 : first_message(q, q.bytes);
-    return steps * (q.latency + message / q.bandwidth) + share * (q.bytes - message) / q.bandwidth;
+    const double rate = shared_bandwidth(q), message = blocks ? 0 : first_message(q, q.bytes);
+    const double follows =
+        std::max(share * (q.bytes - message) / rate, transfer_seconds(q, connection * q.bytes) - message / rate);
+    const double seconds = steps * (q.latency + message / rate) + follows;
+    return blocks ? std::max(seconds, blocks_seconds(q, connection, 1)) : seconds;
   };
   if (reduces(collective)) {
     m.reduction_order = [trees](const Group& g, const CollectiveShape& shape) {

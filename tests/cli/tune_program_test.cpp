@@ -199,7 +199,10 @@ TEST(Tune, AutoKnowsCredits) {
        {std::string("all_to_all --set system.sips.count=16 --set ipcq.sip.n_slots=1"),
         std::string("all_to_all --set ipcq.sip.n_slots=2"), std::string("all_reduce --set ipcq.sip.n_slots=1"),
         std::string("all_to_all --set system.sips.count=16 --set ipcq.sip.slot_bytes=256B"),
-        "all_to_all --set ipcq.sip.slot_bytes=256B" + sub_group, "reduce --set ipcq.sip.slot_bytes=256B" + sub_group}) {
+        "all_to_all --set ipcq.sip.slot_bytes=256B" + sub_group, "reduce --set ipcq.sip.slot_bytes=256B" + sub_group,
+        std::string("all_gather --set ipcq.sip.slot_bytes=256B --set ipcq.sip.n_slots=16 --set system.sips.count=5"),
+        std::string("all_gather --set ipcq.sip.slot_bytes=256B --set ipcq.sip.n_slots=2 --group 3,4,5,6,7"),
+        std::string("reduce --set system.sips.count=4 --set ipcq.sip.n_slots=4 --group 0,2,3 --root 2")}) {
     SCOPED_TRACE(run);
     const auto r = test::run_program(
         "tune -c peer_64B_50ns --set simulation.functional=false -b 1K -e 16K -f 16 --quiet "
