@@ -263,6 +263,15 @@ AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& bes
   const AxisKind kind = axes.axis.kind;
   const Detours::Ways ways = q.detours->of(flows_of(*q.group, axes), flows_of(*q.group, beside));
   if (ways.alone > 0) out.load = ways.fullest / ways.alone;
+  double slowest = 0, most = 0;  // round trips of all that a connection carries; blocks
+  const auto waits = [&](double blocks, uint32_t hops) {
+    most = std::max(most, blocks);
+    const double turns = blocks * (q.latency + hops * hop_seconds(q));
+    if (turns <= slowest) return;
+    slowest = turns;
+    out.turn = hops;
+    out.share = blocks;
+  };
   auto links_on_way = ways.links.begin();
   for (const std::vector<uint32_t>& order : axes.orders) {
     const size_t n = order.size(), links = axes.axis.links(n);
@@ -272,9 +281,13 @@ AxisDetour detour_of(const CostQuery& q, const AxisSet& axes, const AxisSet& bes
       down.push_back(kind == AxisKind::Up ? 0 : links_on_way[1] - 1);
       links_on_way += 2;
       out.hop = std::max({out.hop, up.back(), down.back()});
+      const auto [above, below] = blocks_carried(kind, axes.phases, n, p);
+      waits(above, up.back());
+      waits(below, down.back());
     }
     if (links != 0) out.way = std::max(out.way, longest_way(axes, n, up, down));
   }
+  out.share = most > 0 ? out.share / most : 1;
   return out;
 }
 
@@ -346,11 +359,12 @@ double axis_seconds(const CostQuery& whole, AxisKind kind, uint32_t n, double bl
   // The first message that no earlier credit lets go has the rest of its way before it.
   const double owners = kind == AxisKind::Line ? n - 2 + phases : phases * (n - 1) / (both ? 2 : 1);
   const double of_step = parts * std::max(1.0, std::ceil(part / message));
-  const double messages = owners * detour.owners * of_step;
+  const double messages = owners * detour.share * detour.owners * of_step;
   const double waits = std::max(0.0, std::floor((messages - 1) / q.slots));
   const double after = std::max(0.0, all_steps - std::floor(waits * q.slots / of_step) - 1);
   const double sent = std::min(part, message) / q.lanes / wire, step = sent + q.latency;
-  if (waits > 0) seconds = std::max(seconds, waits * (2 * longest + sent) + longest + after * step);
+  const double way = q.latency + detour.turn * further;
+  if (waits > 0) seconds = std::max(seconds, waits * (2 * way + sent) + way + after * step);
   return seconds;
 }
 

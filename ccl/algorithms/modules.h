@@ -112,6 +112,8 @@ struct AxisDetour {
   double load = 1;    ///< of the fullest link; less than 1 where two ways lead to the same SIP
   double way = 0;     ///< hops that the longest way of a phase gains, an all-reduce's two together the mean of both
   uint32_t hop = 0;   ///< that the longest connection gains
+  uint32_t turn = 0;  ///< that the connection gains whose credits take longest, all in all,
+  double share = 1;   ///< and the part that it carries of what the fullest does
   double owners = 1;  ///< part of the owners whose blocks one lane's connection carries
 };
 /// \param beside  other axes that are at work at the same time

@@ -565,6 +565,10 @@ TEST(ClosedForms, CreditsComeBackOncePerRoundTrip) {
   // Of a line's all-reduce each step waits for the one before.
   near(grid(SipTopology::Mesh2d, 1, 8), one, {{"mesh_2d_1", 1024, 1330}, {"mesh_2d_1", 16384, 1751}});
   near(grid(SipTopology::Mesh2d, 2, 4), one, {{"mesh_2d_1", 1024, 629}, {"mesh_2d_1", 16384, 1052}});
+  // The longest connection does not carry the most blocks.
+  near(part_of(grid(SipTopology::Mesh2d, 6, 6), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), small,
+       {{"all_gather_line", 16384, 2296}});
+  near(part_of(make_group(12), {1, 2, 4, 9, 10, 11}), small, {{"reduce_scatter_line", 16384, 4560}});
   // A message alone takes its time on the link, whatever credits let through of many.
   near(make_group(8), small,
        {{"broadcast_ring", 4096, 676},
