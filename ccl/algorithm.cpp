@@ -144,6 +144,7 @@ std::vector<std::string> Registry::names() const {
 void register_builtin_algorithms(Registry& registry) {
   registry.add(ring_module());
   registry.add(ring_bidirectional_module());
+  registry.add(all_to_all_grid_module());
   for (const auto& modules :
        {intercube_modules(), grid_all_reduce_modules(), pairwise_all_reduce_modules(), direct_modules(),
         axis_block_modules(), rooted_ring_modules(), tree_modules(), peer_modules()}) {

@@ -121,15 +121,16 @@ std::vector<ReduceTree> grid_order_of_reduction(const Colours& colours, const Gr
   return out;
 }
 
-SipAxis axis_of(bool x, const Kinds& kinds) {
+}  // namespace
+
+SipAxis grid_axis(bool x, AxisKind kind) {
   SipAxis axis;
   axis.prev = x ? Dir::GlobalW : Dir::GlobalN;
   axis.next = x ? Dir::GlobalE : Dir::GlobalS;
-  axis.kind = x ? kinds.x : kinds.y;
+  axis.kind = kind;
   return axis;
 }
 
-/// The ranks of every row, or column.
 std::vector<std::vector<uint32_t>> lines_of(const GridOrder& grid, bool rows) {
   std::vector<std::vector<uint32_t>> out(rows ? grid.h : grid.w);
   for (uint32_t cell = 0; cell < grid.order.size(); ++cell) {
@@ -137,6 +138,8 @@ std::vector<std::vector<uint32_t>> lines_of(const GridOrder& grid, bool rows) {
   }
   return out;
 }
+
+namespace {
 
 double grid_seconds(const Colours& colours, const CostQuery& q) {
   if (q.group == nullptr) return 0;
@@ -146,7 +149,7 @@ double grid_seconds(const Colours& colours, const CostQuery& q) {
   const double bytes = q.bytes / colours.n, cell = bytes / grid.w / grid.h;
   using Phases = AxisSchedule::Phases;
   const auto axes = [&](bool x, double block, Phases phases) {
-    AxisSet out{axis_of(x, kinds), {}, block, phases};
+    AxisSet out{grid_axis(x, x ? kinds.x : kinds.y), {}, block, phases};
     if (q.detours != nullptr) out.orders = lines_of(grid, x);
     return out;
   };
@@ -181,7 +184,7 @@ LaneModule grid_lane_module(const Colours& colours) {
     const Kinds kinds = kinds_of(colours, grid);
     for (const bool x : {true, false}) {
       for (const std::vector<uint32_t>& line : lines_of(grid, x)) {
-        append_axis_connections(axis_of(x, kinds), line, cube, out);
+        append_axis_connections(grid_axis(x, x ? kinds.x : kinds.y), line, cube, out);
       }
     }
   };

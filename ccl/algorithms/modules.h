@@ -25,7 +25,8 @@ std::vector<AlgorithmModule> direct_modules();       ///< direct, reduce_scatter
 std::vector<AlgorithmModule> axis_block_modules();   ///< reduce_scatter_*, all_gather_*
 std::vector<AlgorithmModule> rooted_ring_modules();  ///< broadcast_ring, reduce_ring
 std::vector<AlgorithmModule> tree_modules();         ///< broadcast_tree, reduce_tree, gather_tree, scatter_tree
-std::vector<AlgorithmModule> peer_modules();         ///< all_to_all_*, send_recv, barrier_dissemination
+std::vector<AlgorithmModule> peer_modules();         ///< all_to_all_direct, *_ring, send_recv, barrier_dissemination
+AlgorithmModule all_to_all_grid_module();
 
 /// Every dtype, every operator.
 void allow_everything(AlgorithmModule& m);
@@ -68,6 +69,9 @@ void bidirectional_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t co
 /// Those of mesh_2d, and what a lane of it does.
 LaneModule mesh_lane_module();
 void grid_lane(tl::Tl& tl, ModuleArguments& a, Addr buffer, uint64_t count);
+/// The rows, or columns, of a grid: names of their directions (n and position are not set), and the ranks of each.
+SipAxis grid_axis(bool x, AxisKind kind);
+std::vector<std::vector<uint32_t>> lines_of(const GridOrder& grid, bool rows);
 void append_ring_connections(const Group& group, uint32_t cube, std::vector<Connection>& out);
 using RingMemo = std::shared_ptr<GroupMemo<RingOrder>>;
 RingMemo ring_memo();

@@ -205,6 +205,17 @@ double bits_of(uint32_t n) {
   return n < 2 ? 0 : std::ceil(std::log2(n));
 }
 
+/// To the position opposite both ways round are as long, and the fabric takes one of them for all.
+double pairs_on_ring_link(uint32_t n) {
+  const double half = n / 2;
+  return half * (half + 1) / 2;
+}
+
+/// Over the link in the middle.
+double pairs_on_line_link(uint32_t n) {
+  return std::floor(n * double(n) / 4);
+}
+
 /// A block from every rank to every other, each over a connection of its own, the longest way of which takes `way`.
 /// \param load  bytes on the fullest link
 double pairs_seconds(const CostQuery& q, double way, double load) {
@@ -296,13 +307,14 @@ AlgorithmModule all_to_all_direct_module() {
         load = (n - 1) * each;
         break;
       case SipTopology::Ring1d:
-        // To the rank opposite both ways are as long, and the fabric takes one of them for all.
-        load = directions_shared(q) ? each : std::floor(n / 2) * (std::floor(n / 2) + 1) / 2 * each;
+        load = directions_shared(q) ? each : pairs_on_ring_link(g.size()) * each;
         break;
-      default: {
-        const double longer = std::max(g.sip_w, g.sip_h);
-        load = (g.topology == SipTopology::Torus2d ? longer / 8 : longer / 4) * q.bytes;
-      }
+      case SipTopology::Torus2d:
+        // Along rows, then along columns.
+        load = std::max(pairs_on_ring_link(g.sip_w) * g.sip_h, pairs_on_ring_link(g.sip_h) * g.sip_w) * each;
+        break;
+      default:
+        load = std::max(pairs_on_line_link(g.sip_w) * g.sip_h, pairs_on_line_link(g.sip_h) * g.sip_w) * each;
     }
     return pairs_seconds(q, q.latency + (farthest - 1) * hop_seconds(q), load);
   };

@@ -159,6 +159,35 @@ TEST(ClosedForms, AreWithinFivePercentOfTheSimulation) {
   }
 }
 
+// More ranks than a PE has queue pairs, on what has no Hamiltonian ring: a line, an odd mesh and a part of a mesh.
+TEST(AllToAll, RunsWithoutARingAndWithoutAConnectionPerPeer) {
+  const auto sips = [](int w, int h) {
+    return " --set system.sips.count=" + std::to_string(w * h) + " --set system.sips.w=" + std::to_string(w) +
+           " --set system.sips.h=" + std::to_string(h);
+  };
+  std::string part;
+  for (int i = 0; i < 77; ++i) part += (i == 0 ? " --group " : ",") + std::to_string((i / 7) * 8 + i % 7);
+  for (const std::string& where : {sips(66, 1), sips(9, 9), sips(8, 11) + part}) {
+    const auto r = run("all_to_all -c peer_64B_50ns --set system.sips.topology=mesh_2d" + where +
+                       " -b 64K -e 64K --repeat 2 --quiet --json /dev/stdout");
+    ASSERT_EQ(r.code, 0) << where;
+    for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+      EXPECT_EQ(row["algorithm"], "all_to_all_grid");
+      EXPECT_EQ(row["wrong"], 0);
+    }
+  }
+  for (const std::string& where :
+       {"mesh_2d" + sips(66, 1), "mesh_2d" + sips(9, 9), "mesh_2d" + sips(4, 3), "torus_2d" + sips(5, 5)}) {
+    const auto r = run("all_to_all -c peer_64B_50ns --algorithm all_to_all_grid -b 1M -e 16M -f 16 --quiet --explain" +
+                       (" --json /dev/stdout --set simulation.functional=false --set system.sips.topology=" + where));
+    ASSERT_EQ(r.code, 0) << where;
+    for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+      const double time = row["time_us"], form = row["explain"]["closed_form_us"];
+      EXPECT_NEAR(time / form, 1, 0.03) << where << " of " << row["size_bytes"];
+    }
+  }
+}
+
 // Blocks that are longer than a queue, of more peers than a PE takes moves at a time: nobody waits for the last ones.
 TEST(Direct, ManyPeersWithLongBlocks) {
   for (const char* name : {"all_reduce", "all_gather", "reduce_scatter"}) {

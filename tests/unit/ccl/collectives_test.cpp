@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ccl/topology_embedding.h"
+#include "models/core/ipcq_protocol.h"
 #include "tests/unit/ccl/harness.h"
 
 namespace ahbm::ccl::test {
@@ -186,10 +187,13 @@ std::vector<Call> calls_of(const AlgorithmModule& m, const Group& g, const std::
   return out;
 }
 
-/// A ring of n, or where a module does not run on one, n SIPs that are all joined.
+/// A ring of n, or where a module does not run on one, n SIPs that are all joined, or a mesh.
 Group group_for(const AlgorithmModule& m, uint32_t n) {
-  const Group ring = make_group(n);
-  return m.refusal(ring).empty() ? ring : group_on(SipTopology::FullyConnected, n, 1, first(n));
+  const uint32_t h = n % 2 == 0 ? 2 : 1;
+  for (const Group& g : {make_group(n), group_on(SipTopology::FullyConnected, n, 1, first(n))}) {
+    if (m.refusal(g).empty()) return g;
+  }
+  return group_on(SipTopology::Mesh2d, n / h, h, first(n));
 }
 
 std::vector<Group> groups() {
@@ -362,6 +366,49 @@ TEST(Collectives, MessageBytesAreKept) {
       EXPECT_GT(whole, check_plan(m, g, c.shape, c.in_place, {c.ring, c.ring}).messages) << name;
     }
   }
+}
+
+// Lines and rings of every parity beside one another, and parts of grids in any order: blocks around the slots, splits
+// that leave ranks out, and a single slot.
+TEST(Collectives, AllToAllAlongRowsAndColumns) {
+  const AlgorithmModule& m = *builtin().find("all_to_all_grid");
+  std::vector<Group> grids;
+  for (const SipTopology t : {SipTopology::Mesh2d, SipTopology::Torus2d}) {
+    for (const auto& [w, h] : {std::pair{7u, 1u}, {1u, 6u}, {2u, 2u}, {3u, 2u}, {5u, 3u}, {4u, 4u}, {2u, 5u}}) {
+      grids.push_back(group_on(t, w, h, first(w * h)));
+    }
+    grids.push_back(group_on(t, 5, 4, {11, 18, 13, 1, 8, 16, 3, 6}));
+    grids.push_back(group_on(t, 6, 5, {29, 5, 0, 24, 12, 17}));
+  }
+  for (const Group& g : grids) {
+    const uint32_t n = g.size();
+    for (uint32_t depth : {1u, 2u, 8u}) {
+      for (const uint64_t block : {1u, 31u, 32u, 33u, 65u}) {  // elements; a slot has 32
+        for (const uint32_t every : {1u, 3u, 7u}) {
+          Call c;
+          c.algorithm = m.name;
+          c.group = g;
+          c.shape.count = block;
+          if (every > 1) {
+            for (uint32_t i = 0; i < n * n; ++i) {
+              c.shape.counts.push_back(i % every != 0 || i % n == 1 ? 0 : block + i % 40);
+            }
+          }
+          c.shape.dtype = kAllDTypes[(block + every) % kAllDTypes.size()];
+          c.ring = {depth, static_cast<uint32_t>(ipcq::kHeaderBytes + 32 * item_bytes(c.shape.dtype))};
+          c.schedule = depth + every;
+          run_call(c);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(Collectives, AllToAllGridRefusesWhatHasNoRowsAndColumns) {
+  const AlgorithmModule& m = *builtin().find("all_to_all_grid");
+  EXPECT_THAT(m.refusal(group_on(SipTopology::Mesh2d, 4, 4, {15, 3, 8, 1, 6})), HasSubstr("all_to_all_ring run there"));
+  EXPECT_THAT(m.refusal(make_group(4)), HasSubstr("torus_2d and a mesh_2d, not on a ring_1d; all_to_all_direct"));
 }
 
 }  // namespace

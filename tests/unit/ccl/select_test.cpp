@@ -159,7 +159,45 @@ TEST(Select, FastestForTopologyAndSize) {
   EXPECT_EQ(chosen(Collective::ReduceScatter, grid(SipTopology::Mesh2d, 3, 3), kMiB), "reduce_scatter_line");
   // More peers than a PE has queue pairs.
   EXPECT_EQ(chosen(Collective::AllToAll, make_group(100), kMiB), "all_to_all_ring");
+  EXPECT_EQ(chosen(Collective::AllToAll, grid(SipTopology::Mesh2d, 9, 9), kMiB), "all_to_all_grid");
+  EXPECT_EQ(chosen(Collective::AllToAll, grid(SipTopology::Mesh2d, 1, 66), 64), "all_to_all_grid");
+  EXPECT_EQ(chosen(Collective::AllToAll, grid(SipTopology::Torus2d, 4, 4), kMiB), "all_to_all_grid");
   EXPECT_EQ(chosen(Collective::Barrier, make_group(8), 0), "barrier_dissemination");
+}
+
+// Also of more ranks than a PE has queue pairs, and where there is no Hamiltonian ring.
+TEST(Select, EveryCollectiveRunsOnEveryTopology) {
+  const auto all_run = [](const Group& g) {
+    CollectiveShape shape = lane_shape(16);
+    shape.peer = g.size() - 1;
+    for (uint32_t c = 0; c <= static_cast<uint32_t>(Collective::Barrier); ++c) {
+      const Selection s = select_algorithm(builtin(), static_cast<Collective>(c), g, shape, 65536, machine(g));
+      EXPECT_NE(s.module, nullptr) << s.text << " (" << g.sip_w << " x " << g.sip_h << ")";
+    }
+  };
+  for (const SipTopology t : {SipTopology::Ring1d, SipTopology::Torus2d, SipTopology::Mesh2d,
+                              SipTopology::FullyConnected, SipTopology::Switch}) {
+    const bool rows = t == SipTopology::Torus2d || t == SipTopology::Mesh2d;
+    for (const uint32_t n : {2u, 9u, 64u, 65u, 66u, 67u, 77u, 81u, 105u, 121u, 128u}) {
+      for (uint32_t h = 1; h <= (rows ? n : 1); ++h) {
+        if (n % h == 0) all_run(grid(t, n / h, h));
+      }
+      // Parts of 196: a run, every second one, any.
+      for (const auto& [step, begin] : {std::pair{1u, 3u}, {2u, 0u}, {55u, 7u}}) {
+        if (step * n > 196 && step == 2) continue;
+        Group part = rows ? grid(t, 14, 14) : grid(t, 196, 1);
+        part.sips.clear();
+        for (uint32_t i = 0; i < n; ++i) part.sips.push_back(SipId{(begin + i * step) % 196});
+        all_run(part);
+      }
+    }
+  }
+  Group rectangle = grid(SipTopology::Mesh2d, 14, 14), row = grid(SipTopology::Torus2d, 196, 1);
+  rectangle.sips.clear();
+  for (uint32_t i = 0; i < 77; ++i) rectangle.sips.push_back(SipId{(1 + i / 11) * 14 + i % 11});
+  row.sips.resize(80);
+  all_run(rectangle);
+  all_run(row);
 }
 
 TEST(Select, PassesOverWhatHasNoRoom) {
