@@ -454,6 +454,24 @@ TEST(ClosedForms, SubGroupsAreRoutedAsTheySimulate) {
   near(scattered, "all_to_all_direct", 65536, 924);
 }
 
+// The simulated times of peer_64B_50ns: lines, rings, odd and even sides, and columns that are no neighbours.
+TEST(ClosedForms, AllToAllAlongRowsAndColumns) {
+  const Group mesh = grid(SipTopology::Mesh2d, 9, 9), torus = grid(SipTopology::Torus2d, 5, 5);
+  near(mesh, "all_to_all_grid", 3888, 2489);
+  near(mesh, "all_to_all_grid", 262116, 9206);
+  near(mesh, "all_to_all_grid", 16777044, 582782);
+  near(grid(SipTopology::Mesh2d, 81, 1), "all_to_all_grid", 262116, 85687);
+  near(grid(SipTopology::Mesh2d, 7, 11), "all_to_all_grid", 262108, 11274);
+  near(grid(SipTopology::Mesh2d, 2, 3), "all_to_all_grid", 262128, 2981);
+  near(torus, "all_to_all_grid", 262100, 2736);
+  near(torus, "all_to_all_grid", 16777200, 168086);
+  near(grid(SipTopology::Torus2d, 4, 4), "all_to_all_grid", 262144, 2162);
+  const std::vector<uint32_t> apart{6, 8, 10, 12, 14, 16, 18, 20, 22};
+  near(part_of(grid(SipTopology::Mesh2d, 6, 6), apart), "all_to_all_grid", 4068, 436);
+  near(part_of(grid(SipTopology::Mesh2d, 6, 6), apart), "all_to_all_grid", 262116, 3065);
+  near(part_of(grid(SipTopology::Torus2d, 6, 6), apart), "all_to_all_grid", 4068, 279);
+}
+
 // An exchange is waited for by those whose way is long, and not by all: not every step's longest way counts.
 TEST(ClosedForms, ExchangesWaitForTheirOwnWays) {
   near(part_of(make_group(8), {0, 1, 2, 4, 6, 7}), "recursive_doubling", 1024, 399);
