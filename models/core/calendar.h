@@ -24,7 +24,7 @@ class Calendar {
   struct Interval {
     Ps begin, end;
   };
-  using Intervals = RingBuffer<Interval>;
+  using Intervals = RingBuffer<Interval, 8>;
 
   /// Reserves `duration` at or after `earliest`. What ended at or before `now` may be forgotten.
   /// \pre now <= earliest
@@ -63,19 +63,17 @@ class Calendar {
 
  private:
   static void push_back(Intervals& busy, const Interval& interval, Ps now) {
-    make_room(busy, now);
+    if (interval.begin <= now) {
+      busy.restart();  // the others end before: nobody has to look at them, which the host would have to fetch
+    } else {
+      make_room(busy, now);
+    }
     busy.push_back(interval);
     bound(busy);
   }
-  /// What is over may stay (nothing asks for times before `now`) until there is no room for another interval: the front
-  /// is in another cache line than the back, where nearly everything happens.
+  /// What is over may stay (nothing asks for times before `now`) until there is no room for another interval.
   static void make_room(Intervals& busy, Ps now) {
-    if (busy.empty()) return;
-    if (busy.back().end <= now) {
-      busy.restart();
-    } else if (busy.full() || busy.size() + 1 >= kMaxIntervals) {
-      forget_over(busy, now);
-    }
+    if (busy.full() || busy.size() + 1 >= kMaxIntervals) forget_over(busy, now);
   }
   static void forget_over(Intervals& busy, Ps now);
   static void bound(Intervals& busy) {

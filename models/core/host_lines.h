@@ -12,15 +12,16 @@ namespace ahbm {
 // A PE's state is fetched over some wake-ups of others before its own (models/pe/wake_queue.h), what stands behind an
 // address a turn after the address:
 //   turns  move engine           queue pair           DMA
-//     7    vectors               -                    object, its ports
-//     6    states of moves       -                    ports' second lines, route to the memory
-//     5    moves that can go on  -                    ports' intervals, lists of the route
-//     4    their lanes           block                hops of the route
-//     3    lists of the routes   queue pair           their second lines
-//     2    hops, targets         slot, lists          their intervals
-//     1    hops' second lines    hops of the credit   -
-//     0    hops' intervals       their second lines   -
-constexpr uint32_t kFetchTurns = 7;
+//     8    vectors, parts        -                    object, its ports
+//     7    states of moves       block                ports' second lines, route to the memory
+//     6    moves that can go on  list of pairs        ports' intervals, lists of the route
+//     5    their lanes           -                    hops of the route
+//     4    lists of the routes   queue pair           their second lines
+//     3    hops, targets         slot, lists          their intervals
+//     2    hops' second lines    hops of the credit   -
+//     1    hops' intervals       their second lines   -
+//     0    -                     their intervals      -
+constexpr uint32_t kFetchTurns = 8;
 
 constexpr uintptr_t kHostLine = 64;  ///< bytes
 

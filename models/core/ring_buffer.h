@@ -11,7 +11,7 @@
 
 namespace ahbm {
 
-template <typename T>
+template <typename T, uint32_t kFirstCapacity = 4>
 class RingBuffer {
  public:
   RingBuffer() = default;
@@ -85,7 +85,7 @@ class RingBuffer {
 
  private:
   [[gnu::noinline]] void grow() {
-    const uint32_t capacity = std::max(4u, 2 * m_capacity);
+    const uint32_t capacity = std::max(kFirstCapacity, 2 * m_capacity);
     auto values = std::make_unique<T[]>(capacity);
     for (uint32_t i = 0; i < m_count; ++i) values[i] = (*this)[i];
     m_values = std::move(values);

@@ -9,6 +9,8 @@ namespace ahbm {
 __extension__ typedef unsigned __int128 Uint128;  // -Wpedantic knows no 128-bit integers
 
 using Ps = uint64_t;  ///< picoseconds; 2^64 ps are 213 days
+/// A time that does not come.
+constexpr Ps kNever = ~Ps{0};
 
 constexpr Ps ns(uint64_t n) {
   return n * 1000;

@@ -318,11 +318,12 @@ bool Ipcq::stale(uint32_t epoch) {
   return true;
 }
 
-tlm::tlm_response_status Ipcq::notify(uint32_t id, uint64_t bytes, uint32_t epoch, Ps at, Addr address) {
+tlm::tlm_response_status Ipcq::notify(uint32_t id, uint64_t bytes, uint32_t epoch, Ps at, Addr address,
+                                      Ps payload_at) {
   if (stale(epoch)) return tlm::TLM_OK_RESPONSE;
   Qp* q = find(id);
   const QpResult result =
-      q != nullptr ? q->queue.notify(bytes, at, m_parts.config->ipcq.notify_latency) : QpResult::Disabled;
+      q != nullptr ? q->queue.notify(bytes, at, m_parts.config->ipcq.notify_latency, payload_at) : QpResult::Disabled;
   switch (result) {
     case QpResult::Ok: {
       m_parts.progress->note();
@@ -366,37 +367,42 @@ tlm::tlm_response_status Ipcq::credit(uint32_t id, uint64_t slots, uint32_t epoc
   return tlm::TLM_GENERIC_ERROR_RESPONSE;
 }
 
-void Ipcq::name_touched(uint32_t qp, HostLines& lines) const {
+void Ipcq::name_touched(uint32_t qp, Use use, HostLines& lines) const {
   const Qp* q = find(qp);
   if (q == nullptr) return;
-  lines.add(&bus_in.get_base_interface());
+  if (use == Use::Send) bus_in.name_touched(lines);  // a credit comes over the bus, a message is delivered
+  if (use == Use::Take) lines.add(static_cast<const IpcqPort*>(this));
   lines.add(&m_parts, &m_out);
   lines.add(&m_qps[qp]);
-  lines.add(q, &q->peer_is_ours);
-  q->queue.name_touched(lines);
+  lines.add(q, use == Use::Send ? static_cast<const void*>(&q->stats) : &q->peer_is_ours);
+  q->queue.name_touched(use == Use::Send, lines);
+}
+
+void Ipcq::fetch(uint32_t turns) const {
+  constexpr size_t kPairs = 8;  // a line; most PEs use few
+  if (turns == 7) fetch_lines(&m_parts, &m_enabled);
+  if (turns == 6) fetch_lines(m_qps.data(), m_qps.data() + std::min(m_qps.size(), kPairs));
 }
 
 void Ipcq::fetch(QpId qp, Use use, uint32_t turns, Ps at) const {
-  if (turns == 4) {
-    fetch_lines(&m_parts, &m_enabled);
-    if (value(qp) < m_qps.size()) fetch_line(&m_qps[value(qp)]);
-    return;
-  }
   const Qp* q = find(value(qp));
   if (q == nullptr) return;
   const bool sends = use == Use::Send;
-  if (turns == 3) fetch_lines(q, sends ? static_cast<const void*>(&q->route) : &q->route.touched);
-  if (turns == 2) q->queue.fetch(sends);
+  if (turns == 4) fetch_lines(q, sends ? static_cast<const void*>(&q->route) : &q->route.touched);
+  if (turns == 3) q->queue.fetch(sends);
   if (sends) return;
   switch (turns) {
-    case 2:
+    case 3:
       q->route.fetch_lists(Route::Use::Write);
       break;
-    case 1:
+    case 2:
       q->route.fetch_hops(Route::Use::Write);
       break;
-    case 0:
+    case 1:
       q->route.fetch_second(Route::Use::Write, at);
+      break;
+    case 0:
+      q->route.fetch_intervals(Route::Use::Write, at);
       break;
     default:
       break;
@@ -409,8 +415,8 @@ QpResult Ipcq::would_take(uint32_t qp, uint32_t bytes) const {
 }
 
 tlm::tlm_response_status Ipcq::deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at, Ps payload_at) {
-  if (Qp* q = find(qp); q != nullptr && q->queue.enabled()) q->queue.payload_arrived(payload_at);
-  return notify(qp, bytes, epoch, doorbell_at, m_parts.pe_base + addr::kPeDoorbells + qp * addr::kDoorbellBytes);
+  return notify(qp, bytes, epoch, doorbell_at, m_parts.pe_base + addr::kPeDoorbells + qp * addr::kDoorbellBytes,
+                payload_at);
 }
 
 void Ipcq::payload_written(uint64_t tcm_offset, uint64_t bytes, Ps at) {

@@ -55,7 +55,8 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   bool reaches_pe(QpId qp) const override;
   QpResult would_take(uint32_t qp, uint32_t bytes) const override;
   tlm::tlm_response_status deliver(uint32_t qp, uint32_t bytes, uint32_t epoch, Ps doorbell_at, Ps payload_at) override;
-  void name_touched(uint32_t qp, HostLines& lines) const override;
+  void name_touched(uint32_t qp, Use use, HostLines& lines) const override;
+  void fetch(uint32_t turns) const override;
   void fetch(QpId qp, Use use, uint32_t turns, Ps at) const override;
   void payload_written(uint64_t tcm_offset, uint64_t bytes, Ps at) override;
   void reset() override;
@@ -74,7 +75,7 @@ class Ipcq : public sc_core::sc_module, public IpcqPart {
   unsigned transport_dbg(tlm::tlm_generic_payload& trans);
   Qp* find(uint32_t qp) const { return qp < m_qps.size() ? m_qps[qp].get() : nullptr; }
   Qp& storage(uint32_t qp);
-  tlm::tlm_response_status notify(uint32_t qp, uint64_t bytes, uint32_t epoch, Ps at, Addr address);
+  tlm::tlm_response_status notify(uint32_t qp, uint64_t bytes, uint32_t epoch, Ps at, Addr address, Ps payload_at = 0);
   tlm::tlm_response_status credit(uint32_t qp, uint64_t slots, uint32_t epoch, Ps at, Addr address);
   bool stale(uint32_t epoch);
   void enable(uint32_t qp);

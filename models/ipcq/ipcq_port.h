@@ -67,11 +67,13 @@ class IpcqPort {
     (void)qp;
     return false;
   }
-  /// What a message or a credit of `qp` touches here, its listener left out.
-  virtual void name_touched(uint32_t qp, HostLines& lines) const { (void)qp, (void)lines; }
   enum class Use : uint8_t { Take, Send };  ///< a message is taken and its credit given back, a message is sent
-  /// `qp` will be used at `at`, `turns` (0 to 4) wake-ups later: asks the host for what that looks at
+  /// What comes in for `qp` touches here, its listener left out: a message (for who takes), a credit (for who sends).
+  virtual void name_touched(uint32_t qp, Use use, HostLines& lines) const { (void)qp, (void)use, (void)lines; }
+  /// Queue pairs will be used `turns` (6 or 7) wake-ups later: asks the host for what all of them look at
   /// (models/pe/wake_queue.h).
+  virtual void fetch(uint32_t turns) const { (void)turns; }
+  /// `qp` will be used at `at`, `turns` (0 to 4) wake-ups later: the same for what that looks at.
   virtual void fetch(QpId qp, Use use, uint32_t turns, Ps at) const { (void)qp, (void)use, (void)turns, (void)at; }
   /// Whether a message would be refused now, and why; nothing is recorded. Asked before its bytes are put into
   /// the slot.

@@ -62,10 +62,10 @@ QpResult QueuePair::would_take(uint64_t bytes) const {
   return QpResult::Ok;
 }
 
-QpResult QueuePair::notify(uint64_t bytes, Ps at, Ps latency) {
+QpResult QueuePair::notify(uint64_t bytes, Ps at, Ps latency, Ps payload_at) {
   if (const QpResult refused = would_take(bytes); refused != QpResult::Ok) return refused;
   RxSlot& slot = m_rx[m_arrive_slot];
-  m_last_ready = std::max(m_last_ready, std::max(at, m_payload_at) + latency);
+  m_last_ready = std::max(m_last_ready, std::max({at, payload_at, m_payload_at}) + latency);
   slot = {m_last_ready, static_cast<uint32_t>(bytes), false};
   ++m_arrived;
   step(m_arrive_slot, m_config.slots);

@@ -4,6 +4,7 @@
 // it counts. Counts "now" look at those times.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -65,7 +66,8 @@ class QueuePair {
   /// What `notify` would answer.
   QpResult would_take(uint64_t bytes) const;
   /// Commits `bytes` at the tail, visible from max(at, payload) + latency on.
-  QpResult notify(uint64_t bytes, Ps at, Ps latency);
+  /// \param payload_at  of a payload that comes with it, as by payload_arrived
+  QpResult notify(uint64_t bytes, Ps at, Ps latency, Ps payload_at = 0);
   struct Message {
     uint64_t ticket = 0;      ///< number since enable
     uint64_t tcm_offset = 0;  ///< of the slot, header first
@@ -89,9 +91,14 @@ class QueuePair {
   Ps last_ready() const { return m_last_ready; }  ///< when the newest message counts
   uint64_t taken() const { return m_taken; }
   uint64_t released() const { return m_released; }
-  void name_touched(HostLines& lines) const {
-    lines.add(m_rx.get());
-    lines.add(m_credit_at.get());
+  /// What a credit (for who sends), else a message touches besides this object. Of long rings the beginning.
+  void name_touched(bool send, HostLines& lines) const {
+    constexpr uint32_t kSlots = 16;
+    if (send) {
+      lines.add(m_credit_at.get(), m_credit_at.get() + std::min(m_config.peer_slots, kSlots));
+    } else {
+      lines.add(m_rx.get(), m_rx.get() + std::min(m_config.slots, kSlots));
+    }
   }
   /// Asks the host for the slot that is sent to, or else taken, next.
   void fetch(bool send) const {

@@ -49,7 +49,7 @@ void Hbm::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) 
     grant->window_begin = m_base;
     grant->window_end = m_base + m_memory.size();
     if (m_fetched_ahead) {
-      grant->touched.add(grant->target);
+      xbar_in.name_touched(grant->touched);
       grant->touched.add(&m_base, &m_memory + 1);
     }
   }

@@ -19,7 +19,7 @@ class ComputeModel {
   virtual Ps macs(Ps now, Ps ready, uint64_t m, uint64_t n, uint64_t k) = 0;
 };
 
-class Compute : public ComputeModel {
+class alignas(64) Compute : public ComputeModel {
  public:
   explicit Compute(const PeConfig& config) : m_config(config) {}
 
@@ -41,8 +41,10 @@ class Compute : public ComputeModel {
   }
 
   const PeConfig& m_config;
-  Calendar m_vector, m_macs;
-  Ps m_vector_busy = 0, m_mac_busy = 0;
+  Calendar m_vector;
+  Ps m_vector_busy = 0;  // up to here a cache line
+  Calendar m_macs;
+  Ps m_mac_busy = 0;
 };
 
 }  // namespace ahbm::models

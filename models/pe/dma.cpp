@@ -13,10 +13,10 @@ Dma::Dma(const SystemConfig& config, PayloadPool& payloads, Tcm& tcm, uint32_t f
       m_flat_pe(flat_pe),
       m_progress(progress),
       m_faults(faults),
+      m_out_done(std::make_unique<Ps[]>(config.pe.dma_outstanding)),
+      m_in_done(std::make_unique<Ps[]>(config.pe.dma_outstanding)),
       m_out({config.pe.dma_bytes_per_second, 0}, kUnframed),
-      m_in({config.pe.dma_bytes_per_second, 0}, kUnframed),
-      m_out_done(config.pe.dma_outstanding, 0),
-      m_in_done(config.pe.dma_outstanding, 0) {}
+      m_in({config.pe.dma_bytes_per_second, 0}, kUnframed) {}
 
 PooledPayload& Dma::prepare(tlm::tlm_command command, Addr address, uint8_t* data, uint64_t bytes) {
   PooledPayload& p = m_payloads.acquire();
@@ -56,7 +56,7 @@ Dma::Result Dma::write(Ps start, Addr dst, const uint8_t* src, uint64_t bytes) {
   ++m_out_stats.transfers;
   m_out_stats.bytes += bytes;
   m_out_done[m_out_next] = r.taken;
-  m_out_next = (m_out_next + 1) % m_out_done.size();
+  step(m_out_next);
   return r;
 }
 
@@ -109,39 +109,37 @@ Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, 
   ++m_out_stats.transfers;
   m_out_stats.bytes += bytes;
   m_out_done[m_out_next] = r.taken;
-  m_out_next = (m_out_next + 1) % m_out_done.size();
+  step(m_out_next);
   return r;
 }
 
 void Dma::fetch(uint32_t turns, Ps at) const {
-  static_assert(kFetchTurns == 7);
-  const Route* const route = turns < 7 ? m_routes.last() : nullptr;
+  static_assert(kFetchTurns == 8);
+  const Route* const route = turns < 8 ? m_routes.last() : nullptr;
   switch (turns) {
-    case 7:
+    case 8:  // nothing of this object has been fetched yet
       fetch_lines(this, &m_out);
       m_out.fetch();
       m_in.fetch();
-      fetch_lines(&m_out_done, this + 1);
-      fetch_line(&m_tcm);
-      m_tcm.port().fetch();
+      fetch_line(&m_out_stats);
       return;
-    case 6:
+    case 7:
       for (const Hop* hop : {&m_out, &m_in, static_cast<const Hop*>(&m_tcm.port())}) hop->fetch_second(at);
       fetch_line(&m_out_done[m_out_next]);
       fetch_line(&m_in_done[m_in_next]);
       if (route != nullptr) fetch_line(route);
       return;
-    case 5:
+    case 6:
       for (const Hop* hop : {&m_out, &m_in, static_cast<const Hop*>(&m_tcm.port())}) hop->fetch_intervals(at);
       if (route != nullptr) route->fetch_lists(Route::Use::Read);
       return;
-    case 4:
+    case 5:
       if (route != nullptr) route->fetch_hops(Route::Use::Read);
       return;
-    case 3:
+    case 4:
       if (route != nullptr) route->fetch_second(Route::Use::Read, at);
       return;
-    case 2:
+    case 3:
       if (route != nullptr) route->fetch_intervals(Route::Use::Read, at);
       return;
     default:
@@ -167,7 +165,7 @@ Dma::Result Dma::read(Ps now, Addr src, uint8_t* dst, uint64_t bytes) {
   ++m_in_stats.transfers;
   m_in_stats.bytes += bytes;
   m_in_done[m_in_next] = r.done;
-  m_in_next = (m_in_next + 1) % m_in_done.size();
+  step(m_in_next);
   return r;
 }
 

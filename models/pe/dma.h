@@ -1,6 +1,7 @@
 // The PE's DMA: two channels, out of and into the TCM. Issues at the current time and answers with times.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "models/core/config/system_config.h"
@@ -62,6 +63,7 @@ class Dma {
   Hop& in_hop() { return m_in; }
 
  private:
+  void step(uint32_t& next) const { next = (next + 1) % m_config.pe.dma_outstanding; }
   /// A fault that strikes this message. True: it is lost. An altered copy of `data` takes its place.
   bool strike(const SendSlot& slot, const uint8_t*& data, uint32_t bytes, Ps now);
   PooledPayload& prepare(tlm::tlm_command command, Addr address, uint8_t* data, uint64_t bytes);
@@ -74,12 +76,12 @@ class Dma {
   Progress& m_progress;
   FaultInjector& m_faults;
   RoutedInitiator m_initiator;
+  uint32_t m_out_next = 0, m_in_next = 0;
+  std::unique_ptr<Ps[]> m_out_done, m_in_done;  ///< completion times of the last `dma_outstanding` transfers, a ring
   Hop m_out, m_in;
-  std::vector<Ps> m_out_done, m_in_done;  ///< completion times of the last `dma_outstanding` transfers, a ring
-  size_t m_out_next = 0, m_in_next = 0;
+  DmaStats m_out_stats, m_in_stats;
   RouteCache m_routes;
   std::vector<uint8_t> m_altered;
-  DmaStats m_out_stats, m_in_stats;
 };
 
 }  // namespace ahbm::models

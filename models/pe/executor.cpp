@@ -73,25 +73,31 @@ void Executor::wake(Ps at) {
   m_wake.notify(to_sc_time(at > now ? at - now : 0));
 }
 
-void Executor::name_touched(QpId qp, HostLines& lines) const {
+void Executor::name_touched(QpId qp, IpcqPort::Use use, HostLines& lines) const {
   lines.add(static_cast<const WakeQueue::Sleeper*>(this), &m_blocked);
-  m_engine.name_touched(qp, lines);
+  m_engine.name_touched(qp, use, lines);
 }
 
 void Executor::on_approach(uint32_t turns, Ps at) {
-  if (m_is_blocked) m_engine.fetch(turns, at, at + m_parts.config->simulation.pe_quantum);
+  if (!m_is_blocked) return;
+  if (turns == WakeQueue::kHorizon && m_source.next != nullptr && m_engine.reads_soon()) {
+    // It will be asked for moves. A source is a closure on the kernel's stack, and most of what it needs lies behind it.
+    constexpr size_t kBytes = 512;
+    fetch_lines(m_source.next, reinterpret_cast<const char*>(m_source.next) + kBytes);
+  }
+  m_engine.fetch(turns, at, at + m_parts.config->simulation.pe_quantum);
 }
 
 void Executor::on_message(QpId qp, Ps ready) {
-  if (const auto at = m_engine.message_came(qp, ready, now_ps())) {
-    wake(*at);
+  if (const Ps at = m_engine.message_came(qp, ready, now_ps()); at != kNever) {
+    wake(at);
   } else if (m_slot_qp == qp) {
     wake(ready);
   }
 }
 
 void Executor::on_credit(QpId qp, Ps at) {
-  if (const auto when = m_engine.credit_came(qp, at)) wake(*when);
+  if (const Ps when = m_engine.credit_came(qp, at); when != kNever) wake(when);
 }
 
 void Executor::abort() {
@@ -143,8 +149,8 @@ template <typename Done>
 void Executor::block_until(const Done& done, tl::Handle awaited, Ps deadline) {
   refuse_in_source();
   static_assert(sizeof(Done) <= sizeof m_blocked.condition && alignof(Done) <= 8 && std::is_trivially_copyable_v<Done>);
-  m_blocked.done = [](const void* condition, std::optional<Ps> next) {
-    if constexpr (std::is_invocable_v<const Done&, std::optional<Ps>>) {
+  m_blocked.done = [](const void* condition, Ps next) {
+    if constexpr (std::is_invocable_v<const Done&, Ps>) {
       return (*std::launder(static_cast<const Done*>(condition)))(next);
     } else {
       return (*std::launder(static_cast<const Done*>(condition)))();
@@ -175,8 +181,8 @@ bool Executor::step(MoveEngine::Caller caller) {
   const bool by_the_clock = caller == MoveEngine::Caller::Thread || blocked.deadline != 0;
   const Ps until = by_the_clock ? at : m_parts.wakes->may_act_until();
   Ps now = at;
-  std::optional<Ps> next;
-  for (;; now = *next) {
+  Ps next;
+  for (;; now = next) {
     do {
       next = m_engine.progress(now, blocked.awaited, caller);
       if (m_engine.needs_thread() || blocked.done(blocked.condition.data(), next)) {
@@ -185,10 +191,10 @@ bool Executor::step(MoveEngine::Caller caller) {
         return false;
       }
     } while (m_engine.ripples());  // `done` may have submitted moves
-    if (!next || *next > until) break;
+    if (next > until) break;
   }
-  if (blocked.deadline > now && (!next || blocked.deadline < *next)) next = blocked.deadline;
-  if (next) m_parts.wakes->wake(*this, *next);
+  if (blocked.deadline > now) next = std::min(next, blocked.deadline);
+  if (next != kNever) m_parts.wakes->wake(*this, next);
   return false;
 }
 
@@ -434,9 +440,9 @@ tl::Handle Executor::submit(const tl::Move& move) {
   if (m_engine.unissued() >= tl::kMaxMoves) {
     // Room for some at once, if that comes by itself: resuming a kernel is dear.
     block_until(
-        [this](std::optional<Ps> next) {
+        [this](Ps next) {
           const uint32_t n = m_engine.unissued();
-          return n <= kRefillMoves || (!next && n < tl::kMaxMoves);
+          return n <= kRefillMoves || (next == kNever && n < tl::kMaxMoves);
         },
         MoveEngine::kNobody);
   }

@@ -76,7 +76,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   }
 
   /// What a message or a credit of `qp` touches here.
-  void name_touched(QpId qp, HostLines& lines) const;
+  void name_touched(QpId qp, IpcqPort::Use use, HostLines& lines) const;
 
   // --- tl
   tl::Handle submit(const tl::Move& move) override;
@@ -117,7 +117,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
   /// What the kernel waits for. The condition is looked at after everything that happens. It is kept here: on the
   /// kernel's stack it would be in one more page of the host's memory for every PE.
   struct Blocked {
-    bool (*done)(const void* condition, std::optional<Ps> next) = nullptr;
+    bool (*done)(const void* condition, Ps next) = nullptr;
     alignas(8) std::array<unsigned char, 16> condition;
     tl::Handle awaited = MoveEngine::kNobody;
     Ps deadline = 0;
@@ -128,7 +128,7 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
     bool at_end = false;
     std::exception_ptr failure;  ///< what came before it is submitted first
   };
-  /// Waits for `done()` or for `done(next)`, where `next` is when moves will go on without anything from outside.
+  /// Waits for `done()` or for `done(next)`, where `next` is when moves will go on without anything from outside, or kNever.
   template <typename Done>
   void block_until(const Done& done, tl::Handle awaited, Ps deadline = 0);
   bool step(MoveEngine::Caller caller);

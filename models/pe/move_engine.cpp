@@ -182,9 +182,9 @@ bool MoveEngine::lane_idle(tl::Dir dir) const {
   return m_lanes[lane_index(dir)].receiving.empty();
 }
 
-std::optional<Ps> MoveEngine::message_came(QpId qp, Ps ready, Ps now) {
+Ps MoveEngine::message_came(QpId qp, Ps ready, Ps now) {
   Lane* lane = lane_of(qp);
-  if (lane == nullptr || lane->receiver == nullptr) return std::nullopt;
+  if (lane == nullptr || lane->receiver == nullptr) return kNever;
   MoveState& m = *lane->receiver;
   if (ready > now) {
     wake_at(m, ready);
@@ -194,91 +194,112 @@ std::optional<Ps> MoveEngine::message_came(QpId qp, Ps ready, Ps now) {
   return ready;
 }
 
-void MoveEngine::name_touched(QpId qp, HostLines& lines) const {
+void MoveEngine::name_touched(QpId qp, IpcqPort::Use use, HostLines& lines) const {
   const Lane* lane = lane_of(qp);
   if (lane == nullptr) return;
-  lines.add(lane);
+  lines.add(&m_lanes, &m_lane_dirs);
   lines.add(&m_lane_of_qp[value(qp)]);
+  lines.add(lane, use == IpcqPort::Use::Send ? static_cast<const void*>(&lane->qp) : &lane->message_since);
 }
 
 void MoveEngine::fetch(uint32_t turns, Ps at, Ps until) const {
-  static_assert(kFetchTurns == 7);
-  if (turns == 7) {
-    fetch_line(m_listed.data());
-    fetch_line(m_lane_dirs.data());
-    if (!m_free.empty()) fetch_line(&m_free.back());
-    if (!m_free_states.empty()) fetch_line(&m_free_states.back());
-    fetch_line(m_states.data());
-    if (!m_spares.empty()) fetch_line(&m_spares.back());
-    m_done.fetch();
-    m_read.fetch();
-  }
+  static_assert(kFetchTurns == 8);
   m_parts.dma->fetch(turns, at);
-  if (turns == 6) {
-    for (const MoveState* m : m_listed) fetch_line(m);
-    if (!m_free_states.empty()) {
-      const uint32_t state = m_free_states.back();
-      const MoveState& m = m_states[state / kBlock][state % kBlock];
-      fetch_lines(&m, &m + 1);
-    }
-    if (!m_read.empty()) fetch_line(m_read.front());
-  }
-  if (turns == 5 && !m_read.empty()) {
-    const QueuedMove& q = *m_read.front();
-    for (size_t s = 0; s < q.n_from; ++s) fetch_line(&m_lanes[q.from[s]]);
-    for (size_t d = 0; d < q.n_to; ++d) fetch_line(&m_lanes[q.to[d]]);
-  }
-  if (turns > 5) return;
-  for (const MoveState* m : m_listed) {
-    if (m->dirty || m->next_time <= until) {
-      fetch_for(*m, turns, at);
-    } else if (turns == 5 && m->lazy_time <= until) {
-      fetch_line(&m->single);
-      fetch_line(m->move);
-    }
+  switch (turns) {
+    case 8:
+      fetch_line(m_listed.data());
+      fetch_line(m_lane_dirs.data());
+      if (!m_free.empty()) fetch_line(&m_free.back());
+      if (!m_free_states.empty()) fetch_line(&m_free_states.back());
+      fetch_line(m_states.data());
+      if (!m_spares.empty()) fetch_line(&m_spares.back());
+      m_done.fetch();
+      m_read.fetch();
+      fetch_line(m_parts.ipcq);
+      fetch_line(m_parts.compute);
+      m_parts.tcm->fetch();
+      return;
+    case 7:
+      for (const MoveState* m : m_listed) fetch_line(m);
+      if (!m_free_states.empty()) {
+        const uint32_t state = m_free_states.back();
+        const MoveState& m = m_states[state / kBlock][state % kBlock];
+        fetch_lines(&m, &m + 1);
+      }
+      if (!m_read.empty()) fetch_line(m_read.front());
+      m_parts.ipcq->fetch(turns);
+      return;
+    case 6:
+      m_parts.ipcq->fetch(turns);
+      if (!m_read.empty()) {
+        const QueuedMove& q = *m_read.front();
+        for (size_t s = 0; s < q.n_from; ++s) fetch_line(&m_lanes[q.from[s]]);
+        for (size_t d = 0; d < q.n_to; ++d) fetch_line(&m_lanes[q.to[d]]);
+      }
+      for (const MoveState* m : m_listed) {
+        if (goes_on(*m, until)) {
+          fetch_lines(m, m + 1);
+          fetch_line(m->move);
+        } else if (m->lazy_time <= until) {
+          fetch_line(&m->single);
+          fetch_line(m->move);
+        }
+      }
+      return;
+    default:
+      for (const MoveState* m : m_listed) {
+        if (goes_on(*m, until)) fetch_for(*m->move, turns, at);
+      }
   }
 }
 
-void MoveEngine::fetch_for(const MoveState& m, uint32_t turns, Ps at) const {
-  if (turns == 5) {
-    fetch_lines(&m, &m + 1);
-    fetch_line(m.move);
-    return;
-  }
-  const QueuedMove& q = *m.move;
+void MoveEngine::fetch_for(const QueuedMove& q, uint32_t turns, Ps at) const {
   for (size_t s = 0; s < q.n_from; ++s) {
     const Lane& lane = m_lanes[q.from[s]];
-    if (turns == 4) fetch_lines(&lane, &lane.route);
-    if (turns == 3) lane.receiving.fetch();
-    if (turns == 2 && lane.receiving.size() > 1) fetch_line(lane.receiving[1]);
+    if (turns == 5) {
+      fetch_lines(&lane, &lane.route);
+      continue;
+    }
+    if (turns == 4) lane.receiving.fetch();
+    if (turns == 3 && lane.receiving.size() > 1) fetch_line(lane.receiving[1]);
     m_parts.ipcq->fetch(lane.qp, IpcqPort::Use::Take, turns, at);
   }
   for (size_t d = 0; d < q.n_to; ++d) {
     const Lane& lane = m_lanes[q.to[d]];
-    if (turns == 4) fetch_lines(&lane, &lane.route.touched);
-    if (turns == 3) {
-      lane.sending.fetch();
-      lane.route.fetch_lists(Route::Use::Write);
+    switch (turns) {
+      case 5:
+        fetch_lines(&lane, &lane.route.touched);
+        continue;
+      case 4:
+        lane.sending.fetch();
+        lane.route.fetch_lists(Route::Use::Write);
+        break;
+      case 3:
+        if (lane.sending.size() > 1) fetch_line(lane.sending[1]);
+        lane.route.fetch_hops(Route::Use::Write);
+        break;
+      case 2:
+        lane.route.fetch_second(Route::Use::Write, at);
+        break;
+      case 1:
+        lane.route.fetch_intervals(Route::Use::Write, at);
+        break;
+      default:
+        break;
     }
-    if (turns == 2) {
-      if (lane.sending.size() > 1) fetch_line(lane.sending[1]);
-      lane.route.fetch_hops(Route::Use::Write);
-    }
-    if (turns == 1) lane.route.fetch_second(Route::Use::Write, at);
-    if (turns == 0) lane.route.fetch_intervals(Route::Use::Write, at);
     m_parts.ipcq->fetch(lane.qp, IpcqPort::Use::Send, turns, at);
   }
 }
 
-std::optional<Ps> MoveEngine::credit_came(QpId qp, Ps at) {
+Ps MoveEngine::credit_came(QpId qp, Ps at) {
   Lane* lane = lane_of(qp);
-  if (lane == nullptr || lane->sender == nullptr || lane->credit_since == kNotWaiting) return std::nullopt;
+  if (lane == nullptr || lane->sender == nullptr || lane->credit_since == kNotWaiting) return kNever;
   const Ps when = std::max(at, lane->credit_since);
   wake_at(*lane->sender, when);
   return when;
 }
 
-std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited, Caller caller) {
+Ps MoveEngine::progress(Ps now, tl::Handle awaited, Caller caller) {
   m_may_wait = caller == Caller::Thread;
   m_needs_thread = false;
   do {
@@ -287,7 +308,7 @@ std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited, Caller caller
     for (size_t i = 0; i < m_listed.size(); ++i) {  // grows while lanes move on
       MoveState& m = *m_listed[i];
       if (m.retired == m.pieces) continue;  // already finished when an earlier call failed
-      if (!m.dirty && m.next_time > now && m.lazy_time > now) continue;
+      if (!goes_on(m, now) && m.lazy_time > now) continue;
       advance(m, now);
       if (m.retired == m.pieces) {
         finish(m);
@@ -307,12 +328,16 @@ std::optional<Ps> MoveEngine::progress(Ps now, tl::Handle awaited, Caller caller
     all_done = std::max(all_done, m->lazy_time);
   }
   if (awaited == kEverybody && all_done != 0) next = std::min(next, all_done);
-  return next == kNever ? std::nullopt : std::optional<Ps>(next);
+  return next;
 }
 
 void MoveEngine::advance(MoveState& m, Ps now) {
   m.dirty = false;
   m.next_time = m.lazy_time = kNever;
+  if (m.drained) {
+    advance_retires(m, now);
+    return;
+  }
   // In the order of a piece's life, so that one pass takes it as far as it can go. Only a computed or a retired piece
   // lets earlier stages begin with further ones.
   for (bool again = true; again;) {
@@ -326,7 +351,7 @@ void MoveEngine::advance(MoveState& m, Ps now) {
   }
   // Left undone for want of a thread: not over when that comes.
   if (m_needs_thread) m.dirty = true;
-  if (!m.drained && m.computed == m.pieces && issued(m, m.pieces - 1)) {
+  if (m.computed == m.pieces && issued(m, m.pieces - 1)) {
     m.drained = true;
     --m_unissued;
   }
@@ -513,14 +538,14 @@ bool MoveEngine::may_release(MoveState& m, const Piece& p, Ps now) {
 }
 
 /// When a transfer that reads the result of piece `i` can begin, as far as the piece and the DMA are concerned: it may
-/// be issued ahead of that time, since everything on its way keeps a calendar. Nothing: not known yet, or the DMA has
+/// be issued ahead of that time, since everything on its way keeps a calendar. kNever: not known yet, or the DMA has
 /// no place for it, or it may end at something that is not ours and would not know what to do with the future.
-std::optional<Ps> MoveEngine::output_start(MoveState& m, uint32_t i, Ps now) {
-  if (i >= m.computed) return std::nullopt;
+Ps MoveEngine::output_start(MoveState& m, uint32_t i, Ps now) {
+  if (i >= m.computed) return kNever;
   const Ps ready = std::max(now, m.piece(i).acc_ready);
   if (m_parts.dma->out_free() > ready) {
     wake_at(m, m_parts.dma->out_free());
-    return std::nullopt;
+    return kNever;
   }
   return ready;
 }
@@ -529,8 +554,8 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
   for (size_t d = 0; d < m.move->n_to; ++d) {
     Lane& lane = m_lanes[m.move->to[d]];
     while (m.sent[d] < m.pieces && lane.sender == &m) {
-      const std::optional<Ps> ready = output_start(m, m.sent[d], now);
-      if (!ready) break;
+      const Ps ready = output_start(m, m.sent[d], now);
+      if (ready == kNever) break;
       const auto credit = m_parts.ipcq->credit_time(lane.qp);
       if (!credit) {
         if (!m_parts.ipcq->enabled(lane.qp)) {
@@ -539,11 +564,11 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
           throw tl::ProtocolError(fmt::format("PE {}: send in direction {} to the disabled QP {}", m_flat_pe,
                                               tl::to_string(dir_of(m.move->to[d])), value(lane.qp)));
         }
-        lane.credit_since = std::min(lane.credit_since, *ready);
+        lane.credit_since = std::min(lane.credit_since, ready);
         break;
       }
-      if (*credit > *ready) lane.credit_since = std::min(lane.credit_since, *ready);
-      const Ps start = std::max(*ready, *credit);
+      if (*credit > ready) lane.credit_since = std::min(lane.credit_since, ready);
+      const Ps start = std::max(ready, *credit);
       Piece& p = m.piece(m.sent[d]);
       uint8_t* data = accumulator(m, p);
       const uint32_t payload = p.count * m.item;
@@ -610,13 +635,13 @@ void MoveEngine::tell_send(const Lane& lane, const SendSlot& slot, Ps now, Ps ta
 void MoveEngine::advance_stores(MoveState& m, Ps now) {
   if (m.move->store == 0) return;
   while (m.stored < m.pieces) {
-    const std::optional<Ps> start = output_start(m, m.stored, now);
-    if (!start) break;
+    const Ps start = output_start(m, m.stored, now);
+    if (start == kNever) break;
     Piece& p = m.piece(m.stored);
     const Addr dst = m.move->store + piece_offset(m, m.stored);
     const bool ours = m_parts.dma->reaches_memory(dst, uint64_t{p.count} * m.item);
-    if (!may_release(m, p, now) || !allowed(m, ours, *start, now)) break;
-    const Dma::Result r = m_parts.dma->write(*start, dst, payload(accumulator(m, p)), uint64_t{p.count} * m.item);
+    if (!may_release(m, p, now) || !allowed(m, ours, start, now)) break;
+    const Dma::Result r = m_parts.dma->write(start, dst, payload(accumulator(m, p)), uint64_t{p.count} * m.item);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("store", dst, r.status);
     p.taken = std::max(p.taken, r.taken);
     m_stored_by = std::max(m_stored_by, r.done);
@@ -641,7 +666,7 @@ bool MoveEngine::advance_retires(MoveState& m, Ps now) {
   bool any = false;
   while (m.retired < m.computed) {
     const uint32_t i = m.retired;
-    if (!issued(m, i)) break;
+    if (!m.drained && !issued(m, i)) break;
     Piece& p = m.piece(i);
     if (p.taken > now) {
       // Nobody needs to be woken for that, unless the move has no window left for further pieces.

@@ -58,6 +58,7 @@ class MoveEngine {
   /// caches when it is asked for one after every message. False: it has no more.
   bool read_ahead(const tl::MoveSource& next);
   bool has_read() const { return !m_read.empty(); }
+  bool reads_soon() const { return m_read.size() < 2; }  ///< so few are left that the source will be asked for more
   void submit_read();  ///< the oldest of them. \pre has_read()
   void drop_read();
   bool done(tl::Handle handle) const;
@@ -71,19 +72,20 @@ class MoveEngine {
   /// Who calls `progress`: a process that may wait, or one that may not and can therefore only send to what is known
   /// not to wait either.
   enum class Caller : uint8_t { Thread, Method };
-  /// Does what can be done at `now`. Returns when something will be possible without any outside event. That a move has
+  /// Does what can be done at `now`. Returns when something will be possible without any outside event, or kNever. That a move has
   /// done its last transfer counts only for those that somebody waits for: `awaited`, or all (kEverybody).
   /// \throws tl::ProtocolError for a message that does not match, tl::FaultError for an address that answered an error
-  std::optional<Ps> progress(Ps now, tl::Handle awaited, Caller caller);
+  Ps progress(Ps now, tl::Handle awaited, Caller caller);
   /// The last `progress` left something undone that only a thread may do.
   bool needs_thread() const { return m_needs_thread; }
 
-  /// A message / a credit of this queue pair has become known and counts from then on. Answers when to wake up for it.
-  std::optional<Ps> message_came(QpId qp, Ps ready, Ps now);
-  std::optional<Ps> credit_came(QpId qp, Ps at);
+  /// A message / a credit of this queue pair has become known and counts from then on. Answers when to wake up for it, or
+  /// kNever.
+  Ps message_came(QpId qp, Ps ready, Ps now);
+  Ps credit_came(QpId qp, Ps at);
 
-  /// What `message_came` and `credit_came` look at.
-  void name_touched(QpId qp, HostLines& lines) const;
+  /// What `message_came` (for who takes) or `credit_came` (for who sends) looks at.
+  void name_touched(QpId qp, IpcqPort::Use use, HostLines& lines) const;
   /// `progress` will be called at `at` and perhaps for times up to `until`, `turns` wake-ups later
   /// (models/pe/wake_queue.h): asks the host for what it is going to look at.
   void fetch(uint32_t turns, Ps at, Ps until) const;
@@ -106,7 +108,6 @@ class MoveEngine {
 
  private:
   static constexpr Ps kNotWaiting = ~Ps{0};
-  static constexpr Ps kNever = ~Ps{0};
   static constexpr uint32_t kLoadAheadBytes = 64 << 10;
   static constexpr uint32_t kWindow = 8;  ///< pieces of one move in flight
 
@@ -174,7 +175,9 @@ class MoveEngine {
   QueuedMove& check_in(const tl::Move& move);
   tl::Handle queue_up(QueuedMove& q);
   void free_block(QueuedMove* block);
-  void fetch_for(const MoveState& m, uint32_t turns, Ps at) const;
+  void fetch_for(const QueuedMove& q, uint32_t turns, Ps at) const;
+  /// There is something to do but to retire pieces.
+  static bool goes_on(const MoveState& m, Ps now) { return m.dirty || m.next_time <= now; }
   MoveState& state(const QueuedMove& q) { return m_states[q.state / kBlock][q.state % kBlock]; }
   /// Gives the move a state and lists it, unless it has one.
   MoveState& start(QueuedMove& q);
@@ -196,7 +199,7 @@ class MoveEngine {
   /// Where the data pointer of a transfer goes: null when the simulation moves no payload bytes.
   uint8_t* payload(uint8_t* slot) const;
   bool open(MoveState& m, uint32_t i);
-  std::optional<Ps> output_start(MoveState& m, uint32_t i, Ps now);
+  Ps output_start(MoveState& m, uint32_t i, Ps now);
   /// Whether a transfer that starts at `start` may be issued now. To what is ours, ahead of time; to what may wait,
   /// when its time has come and by a thread only, which is asked for.
   bool allowed(MoveState& m, bool ours, Ps start, Ps now) {

@@ -1,7 +1,6 @@
 #include "models/pe/pe.h"
 
 #include <cstring>
-#include <optional>
 
 #include "ahbm/registers/pe.h"
 #include "models/fault/fault_injector.h"
@@ -22,8 +21,9 @@ struct Pe::Inbox final : tlm::tlm_fw_transport_if<> {
   Inbox(Impl& owner, const SystemConfig& c, Addr window) : im(owner), config(c), base(window) {}
   void b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) override;
   void access_tcm(tlm::tlm_generic_payload& trans, Transit& transit, uint64_t local);
-  /// \param qp that the transaction is for, if any
-  void give_route(const Transit& transit, std::optional<uint32_t> qp);
+  static constexpr uint32_t kNoQp = ~uint32_t{0};
+  /// \param qp that the transaction is for, as a message (Take) or a credit (Send)
+  void give_route(const Transit& transit, uint32_t qp, IpcqPort::Use use);
   unsigned transport_dbg(tlm::tlm_generic_payload& trans) override;
   bool get_direct_mem_ptr(tlm::tlm_generic_payload& trans, tlm::tlm_dmi& dmi) override;
   tlm::tlm_sync_enum nb_transport_fw(tlm::tlm_generic_payload& trans, tlm::tlm_phase& phase,
@@ -339,7 +339,8 @@ void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& d
   }
   const bool rings = region == Region::Doorbell;
   give_route(*transit,
-             rings ? std::optional<uint32_t>((local - addr::kPeDoorbells) / addr::kDoorbellBytes) : std::nullopt);
+             rings ? static_cast<uint32_t>((local - addr::kPeDoorbells) / addr::kDoorbellBytes) : kNoQp,
+             IpcqPort::Use::Send);
   sc_core::sc_time inner = to_sc_time(transit->tail - now_ps());
   if (region == Region::PeSfr) {
     im.sfr.bus().get_base_interface().b_transport(trans, inner);
@@ -349,7 +350,7 @@ void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& d
   if (trans.is_read() && trans.is_response_ok()) transit->wire_payload = trans.get_data_length();
 }
 
-void Pe::Inbox::give_route(const Transit& transit, std::optional<uint32_t> qp) {
+void Pe::Inbox::give_route(const Transit& transit, uint32_t qp, IpcqPort::Use use) {
   RouteGrant* grant = transit.grant;
   if (grant == nullptr) return;
   grant->target = this;
@@ -357,10 +358,10 @@ void Pe::Inbox::give_route(const Transit& transit, std::optional<uint32_t> qp) {
   grant->window_end = base + addr::kPeWindowBytes;
   if (!config.outgrows_host_caches()) return;
   grant->touched.add(this, this + 1);
-  if (qp) {
-    grant->touched.add(&im.tcm.port());
-    ipcq->name_touched(*qp, grant->touched);
-    if (im.m_executor != nullptr) im.m_executor->name_touched(QpId{*qp}, grant->touched);
+  if (qp != kNoQp) {
+    if (use == IpcqPort::Use::Take) grant->touched.add(&im.tcm.port());
+    ipcq->name_touched(qp, use, grant->touched);
+    if (im.m_executor != nullptr) im.m_executor->name_touched(QpId{qp}, use, grant->touched);
   }
 }
 
@@ -380,7 +381,7 @@ void Pe::Inbox::access_tcm(tlm::tlm_generic_payload& trans, Transit& transit, ui
     return;
   }
   trans.set_response_status(tlm::TLM_OK_RESPONSE);
-  give_route(transit, transit.notify != nullptr ? std::optional(transit.notify->qp) : std::nullopt);
+  give_route(transit, transit.notify != nullptr ? transit.notify->qp : kNoQp, IpcqPort::Use::Take);
   if (!trans.is_read() && !trans.is_write()) return;
   IpcqNotify* notify = transit.notify;
   if (notify != nullptr && notify->epoch != (epoch & 0xFFFF)) {

@@ -15,6 +15,11 @@ class Tcm {
   uint8_t* data(uint64_t offset) { return m_memory.data() + offset; }
   SparseMemory& memory() { return m_memory; }
   Hop& port() { return m_port; }
+  /// Asks the host for what every transfer looks at.
+  void fetch() const {
+    fetch_line(this);
+    m_port.fetch();
+  }
 
  private:
   SparseMemory m_memory;

@@ -102,7 +102,7 @@ void WakeQueue::run() {
     const Enrolled& woken = m_sleepers[due.who];
     Sleeper& sleeper = *woken.sleeper;
     if (sleeper.m_due != due.at) continue;
-    sleeper.m_due = Sleeper::kNever;
+    sleeper.m_due = kNever;
     if (m_tells) {
       if (woken.begin != nullptr) sleeper.on_approach(0, due.at);
       approach();

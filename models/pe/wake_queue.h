@@ -30,7 +30,6 @@ class WakeQueue {
 
    private:
     friend class WakeQueue;
-    static constexpr Ps kNever = ~Ps{0};
     Ps m_due = kNever;
     uint32_t m_number = kUnknown;
     static constexpr uint32_t kUnknown = ~uint32_t{0};

@@ -94,9 +94,9 @@ class RouteCache {
   }
 
  private:
-  std::unordered_map<uint64_t, Route> m_routes;
   Route* m_last = nullptr;
   uint64_t m_last_window = ~uint64_t{0};
+  std::unordered_map<uint64_t, Route> m_routes;
 };
 
 /// Takes `t` over `hops`, as pass_forward does one by one. The times stay in registers.

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <typeindex>
 
+#include "models/core/host_lines.h"
 #include "models/tlm/process_macro.h"
 
 namespace ahbm::models {
@@ -36,6 +37,7 @@ class InSocketBase : public TargetSocket, public sc_core::sc_export<tlm::tlm_fw_
 
   InSocketBase(const char* name, Binding binding);
   ~InSocketBase() override;
+  using sc_core::sc_export<Forward>::bind;
   void bind(InitiatorSocket& from) { bind_sockets(from, *this); }
   void operator()(InitiatorSocket& from) { bind(from); }
   const char* kind() const override { return "tlm_target_socket"; }
@@ -93,6 +95,8 @@ class InSocket final : public InSocketBase {
     m_target.own(module, tag...);
     m_target.m_get_direct_mem_ptr = callback;
   }
+  /// What a transaction touches here.
+  void name_touched(HostLines& lines) const { lines.add(&m_target, &m_target + 1); }
 
  private:
   struct Target final : Forward {
@@ -150,6 +154,7 @@ class OutSocketOf : public InitiatorSocket, public sc_core::sc_port<tlm::tlm_fw_
 
   explicit OutSocketOf(const char* name);
   ~OutSocketOf() override;
+  using Port::bind;
   void bind(TargetSocket& to) { bind_sockets(*this, to); }
   void operator()(TargetSocket& to) { bind(to); }
   const char* kind() const override { return "tlm_initiator_socket"; }

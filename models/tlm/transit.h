@@ -76,7 +76,6 @@ class alignas(64) Hop {
     settle();
     m_link = link;
     m_framing = framing;
-    m_latency = static_cast<uint32_t>(std::min<Ps>(link.latency, kNotShort));
     forget_lengths();
   }
 
@@ -93,7 +92,7 @@ class alignas(64) Hop {
   [[gnu::always_inline]] void pass_as(Ps now, Ps& head, Ps& tail, uint64_t payload) {
     const auto c = static_cast<size_t>(kChannel);
     Ps duration;
-    if (!known_duration<kChannel>(payload, duration)) return pass_rarely(kChannel, now, head, tail, payload);
+    if (!known_duration<kChannel>(payload, duration)) return pass_otherwise(kChannel, now, head, tail, payload);
     Calendar::Interval& last = m_last[c];
     Calendar::Slot slot;
     // What lies before the latest interval is only looked at when it matters, for it is in another line.
@@ -141,29 +140,18 @@ class alignas(64) Hop {
   // divisions are dear. Data comes in two (a move's last message is an odd one), with header-only requests in between.
   enum Kept : size_t { kData, kData2, kControl, kHeader };
   static constexpr size_t kLengths = 3, kKept = 4;  ///< those with a length of their own, all
-  static constexpr uint16_t kNoPayload = 0xFFFF;
+  static constexpr uint16_t kNoPayload = 0xFFFF, kNoDuration = 0xFFFF;
   static constexpr uint32_t kNotShort = ~uint32_t{0};
 
+  /// Of the usual length. A message without a payload is never that.
   template <Channel kChannel>
   bool known_duration(uint64_t payload, Ps& duration) {
-    constexpr Kept kFirst = kChannel == Channel::Data ? kData : kControl;
-    if (m_payload[kFirst] != payload || payload == kNoPayload) return known_otherwise(kFirst, payload, duration);
-    duration = m_duration[kFirst];
-    return count(kFirst);
+    constexpr Kept kUsual = kChannel == Channel::Data ? kData : kControl;
+    if (!kept(kUsual, payload)) return false;
+    duration = m_duration[kUsual];
+    return count(kUsual);
   }
-  [[gnu::noinline]] bool known_otherwise(Kept first, uint64_t payload, Ps& duration) {
-    if (first == kData && m_payload[kData2] == payload && payload != kNoPayload) {
-      duration = m_duration[kData2];
-      return count(kData2);
-    }
-    if (first == kData && payload == 0 && m_header_duration != 0) {
-      duration = m_header_duration;
-      return count(kHeader);
-    }
-    if (!keep_length(first, payload)) return false;
-    duration = m_duration[first];
-    return count(first);
-  }
+  bool kept(Kept k, uint64_t payload) const { return m_payload[k] == payload && payload != kNoPayload; }
   bool count(Kept k) {
     if (++m_passes[k] == std::numeric_limits<uint8_t>::max()) settle();
     return true;
@@ -178,12 +166,12 @@ class alignas(64) Hop {
   }
   /// The next pass of every length looks at all that matters; a request is of one length.
   void forget_lengths() {
+    // Without a short latency no length is kept, so that passes look no further.
+    m_latency = static_cast<uint32_t>(m_tap != nullptr ? kNotShort : std::min<Ps>(m_link.latency, kNotShort));
     m_payload[kData] = m_payload[kData2] = m_payload[kControl] = kNoPayload;
-    const Ps duration = duration_of(0);
-    const bool fits = duration <= std::numeric_limits<uint16_t>::max();
-    m_header_duration = keeps_lengths() && fits ? static_cast<uint16_t>(duration) : 0;
+    m_header_duration = static_cast<uint16_t>(keeps_lengths() ? std::min<Ps>(duration_of(0), kNoDuration) : kNoDuration);
   }
-  bool keeps_lengths() const { return m_tap == nullptr && m_latency != kNotShort; }
+  bool keeps_lengths() const { return m_latency != kNotShort; }
   Ps duration_of(uint64_t payload) const { return transfer_ps(m_framing.wire_bytes(payload), m_link.bytes_per_second); }
   void add_kept(HopStats& out) const {
     out.waited += m_waited;
@@ -212,7 +200,7 @@ class alignas(64) Hop {
   }
   /// Takes the place of what was kept as `k`; of data the older of two. False: it is watched, or too large for that.
   bool keep_length(Kept k, uint64_t payload) {
-    if (!keeps_lengths() || payload >= kNoPayload) return false;
+    if (!keeps_lengths() || payload == 0 || payload >= kNoPayload) return false;
     const Ps duration = duration_of(payload);
     if (duration == 0 || duration >= kNotShort) return false;
     settle();
@@ -223,6 +211,28 @@ class alignas(64) Hop {
     m_payload[k] = static_cast<uint16_t>(payload);
     m_duration[k] = static_cast<uint32_t>(duration);
     return true;
+  }
+  /// One of another length than the last one.
+  [[gnu::noinline]] void pass_otherwise(Channel channel, Ps now, Ps& head, Ps& tail, uint64_t payload) {
+    const bool data = channel == Channel::Data;
+    Kept k = data ? kData : kControl;
+    if (data && payload == 0 && m_header_duration != kNoDuration) {
+      k = kHeader;
+    } else if (data && kept(kData2, payload)) {
+      k = kData2;
+    } else if (!keep_length(k, payload)) {
+      return pass_rarely(channel, now, head, tail, payload);
+    }
+    count(k);
+    const Ps duration = k == kHeader ? m_header_duration : m_duration[k];
+    const auto c = static_cast<size_t>(channel);
+    Calendar::Interval& last = m_last[c];
+    const bool now_free = duration == 0 && last.end <= now;
+    const Calendar::Slot slot =
+        now_free ? Calendar::Slot{head, head} : Calendar::reserve_in(last, m_busy[c], now, head, duration);
+    if (data && slot.begin != head) add_waited(slot.begin - head);
+    tail = std::max(slot.end, tail) + m_latency;
+    head = slot.begin + m_latency;
   }
   [[gnu::noinline, gnu::cold]] void pass_rarely(Channel channel, Ps now, Ps& head, Ps& tail, uint64_t payload) {
     const auto c = static_cast<size_t>(channel);
@@ -248,8 +258,8 @@ class alignas(64) Hop {
   Calendar::Interval m_last[kChannels] = {};  ///< by channel: the calendars' latest intervals
   uint32_t m_duration[kLengths] = {};         ///< of a message of length m_payload
   uint16_t m_payload[kLengths] = {kNoPayload, kNoPayload, kNoPayload};
-  uint16_t m_header_duration = 0;  ///< of a header-only message on the data channel; 0: not kept
-  uint32_t m_latency = 0;          ///< m_link.latency, in the line that every pass touches
+  uint16_t m_header_duration = kNoDuration;  ///< of a header-only message on the data channel
+  uint32_t m_latency = kNotShort;            ///< m_link.latency, in the line that every pass touches; else kNotShort
   // Not yet in m_settled.
   uint32_t m_waited = 0;
   uint8_t m_passes[kKept] = {};
