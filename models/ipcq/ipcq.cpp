@@ -318,8 +318,7 @@ bool Ipcq::stale(uint32_t epoch) {
   return true;
 }
 
-tlm::tlm_response_status Ipcq::notify(uint32_t id, uint64_t bytes, uint32_t epoch, Ps at, Addr address,
-                                      Ps payload_at) {
+tlm::tlm_response_status Ipcq::notify(uint32_t id, uint64_t bytes, uint32_t epoch, Ps at, Addr address, Ps payload_at) {
   if (stale(epoch)) return tlm::TLM_OK_RESPONSE;
   Qp* q = find(id);
   const QpResult result =

@@ -81,7 +81,8 @@ void Executor::name_touched(QpId qp, IpcqPort::Use use, HostLines& lines) const 
 void Executor::on_approach(uint32_t turns, Ps at) {
   if (!m_is_blocked) return;
   if (turns == WakeQueue::kHorizon && m_source.next != nullptr && m_engine.reads_soon()) {
-    // It will be asked for moves. A source is a closure on the kernel's stack, and most of what it needs lies behind it.
+    // It will be asked for moves. A source is a closure on the kernel's stack, and most of what it needs lies behind
+    // it.
     constexpr size_t kBytes = 512;
     fetch_lines(m_source.next, reinterpret_cast<const char*>(m_source.next) + kBytes);
   }

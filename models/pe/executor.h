@@ -128,7 +128,8 @@ class Executor : public tl::Tl, private IpcqListener, private WakeQueue::Sleeper
     bool at_end = false;
     std::exception_ptr failure;  ///< what came before it is submitted first
   };
-  /// Waits for `done()` or for `done(next)`, where `next` is when moves will go on without anything from outside, or kNever.
+  /// Waits for `done()` or for `done(next)`, where `next` is when moves will go on without anything from outside, or
+  /// kNever.
   template <typename Done>
   void block_until(const Done& done, tl::Handle awaited, Ps deadline = 0);
   bool step(MoveEngine::Caller caller);

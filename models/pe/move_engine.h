@@ -59,7 +59,7 @@ class MoveEngine {
   bool read_ahead(const tl::MoveSource& next);
   bool has_read() const { return !m_read.empty(); }
   bool reads_soon() const { return m_read.size() < 2; }  ///< so few are left that the source will be asked for more
-  void submit_read();  ///< the oldest of them. \pre has_read()
+  void submit_read();                                    ///< the oldest of them. \pre has_read()
   void drop_read();
   bool done(tl::Handle handle) const;
   /// Whether something has happened since the last `progress` that it could act on at once.
@@ -72,15 +72,15 @@ class MoveEngine {
   /// Who calls `progress`: a process that may wait, or one that may not and can therefore only send to what is known
   /// not to wait either.
   enum class Caller : uint8_t { Thread, Method };
-  /// Does what can be done at `now`. Returns when something will be possible without any outside event, or kNever. That a move has
-  /// done its last transfer counts only for those that somebody waits for: `awaited`, or all (kEverybody).
+  /// Does what can be done at `now`. Returns when something will be possible without any outside event, or kNever. That
+  /// a move has done its last transfer counts only for those that somebody waits for: `awaited`, or all (kEverybody).
   /// \throws tl::ProtocolError for a message that does not match, tl::FaultError for an address that answered an error
   Ps progress(Ps now, tl::Handle awaited, Caller caller);
   /// The last `progress` left something undone that only a thread may do.
   bool needs_thread() const { return m_needs_thread; }
 
-  /// A message / a credit of this queue pair has become known and counts from then on. Answers when to wake up for it, or
-  /// kNever.
+  /// A message / a credit of this queue pair has become known and counts from then on. Answers when to wake up for it,
+  /// or kNever.
   Ps message_came(QpId qp, Ps ready, Ps now);
   Ps credit_came(QpId qp, Ps at);
 

@@ -338,8 +338,7 @@ void Pe::Inbox::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& d
     return;
   }
   const bool rings = region == Region::Doorbell;
-  give_route(*transit,
-             rings ? static_cast<uint32_t>((local - addr::kPeDoorbells) / addr::kDoorbellBytes) : kNoQp,
+  give_route(*transit, rings ? static_cast<uint32_t>((local - addr::kPeDoorbells) / addr::kDoorbellBytes) : kNoQp,
              IpcqPort::Use::Send);
   sc_core::sc_time inner = to_sc_time(transit->tail - now_ps());
   if (region == Region::PeSfr) {

@@ -169,7 +169,8 @@ class alignas(64) Hop {
     // Without a short latency no length is kept, so that passes look no further.
     m_latency = static_cast<uint32_t>(m_tap != nullptr ? kNotShort : std::min<Ps>(m_link.latency, kNotShort));
     m_payload[kData] = m_payload[kData2] = m_payload[kControl] = kNoPayload;
-    m_header_duration = static_cast<uint16_t>(keeps_lengths() ? std::min<Ps>(duration_of(0), kNoDuration) : kNoDuration);
+    m_header_duration =
+        static_cast<uint16_t>(keeps_lengths() ? std::min<Ps>(duration_of(0), kNoDuration) : kNoDuration);
   }
   bool keeps_lengths() const { return m_latency != kNotShort; }
   Ps duration_of(uint64_t payload) const { return transfer_ps(m_framing.wire_bytes(payload), m_link.bytes_per_second); }
