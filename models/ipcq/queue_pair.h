@@ -94,6 +94,7 @@ class QueuePair {
   /// What a credit (for who sends), else a message touches besides this object. Of long rings the beginning.
   void name_touched(bool send, HostLines& lines) const {
     constexpr uint32_t kSlots = 16;
+    if (!m_enabled) return;  // there are no slots
     if (send) {
       lines.add(m_credit_at.get(), m_credit_at.get() + std::min(m_config.peer_slots, kSlots));
     } else {
