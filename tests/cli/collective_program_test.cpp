@@ -171,7 +171,8 @@ TEST(AllToAll, RunsWithoutARingAndWithoutAConnectionPerPeer) {
     const auto r = run("all_to_all -c peer_64B_50ns --set system.sips.topology=mesh_2d" + where +
                        " -b 64K -e 64K --repeat 2 --quiet --json /dev/stdout");
     ASSERT_EQ(r.code, 0) << where;
-    for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+    const auto report = nlohmann::json::parse(r.text);
+    for (const auto& row : report["results"]) {
       EXPECT_EQ(row["algorithm"], "all_to_all_grid");
       EXPECT_EQ(row["wrong"], 0);
     }
@@ -181,7 +182,8 @@ TEST(AllToAll, RunsWithoutARingAndWithoutAConnectionPerPeer) {
     const auto r = run("all_to_all -c peer_64B_50ns --algorithm all_to_all_grid -b 1M -e 16M -f 16 --quiet --explain" +
                        (" --json /dev/stdout --set simulation.functional=false --set system.sips.topology=" + where));
     ASSERT_EQ(r.code, 0) << where;
-    for (const auto& row : nlohmann::json::parse(r.text)["results"]) {
+    const auto report = nlohmann::json::parse(r.text);
+    for (const auto& row : report["results"]) {
       const double time = row["time_us"], form = row["explain"]["closed_form_us"];
       EXPECT_NEAR(time / form, 1, 0.03) << where << " of " << row["size_bytes"];
     }
