@@ -125,10 +125,6 @@ class Transit {
   std::deque<Slot> m_free;
 };
 
-uint64_t longest_block(const CollectiveShape& s) {
-  return s.counts.empty() ? s.count : *std::max_element(s.counts.begin(), s.counts.end());
-}
-
 /// Words: cell, w, h, whether rows and columns wrap, the ranks by cell, count, number of counts, the counts.
 void all_to_all_grid_kernel(tl::Tl& tl, const tl::Args& args) {
   ModuleArguments a(args);
@@ -142,8 +138,7 @@ void all_to_all_grid_kernel(tl::Tl& tl, const tl::Args& args) {
   s.y = here / s.w;
   const uint32_t n = s.cells(), item = a.item();
   for (uint32_t i = 0; i < n; ++i) s.order.push_back(a.take32());
-  s.shape.count = a.take();
-  for (uint64_t k = a.take(); k > 0; --k) s.shape.counts.push_back(a.take());
+  s.shape = take_blocks(a);
 
   // Where the blocks to and from the rank of every cell lie.
   std::vector<Addr> input(n), output(n);
@@ -198,11 +193,7 @@ void all_to_all_grid_kernel(tl::Tl& tl, const tl::Args& args) {
       if (s.columns_first(b.from, b.to) != (x != first)) continue;
       const Range part = p.part_of(s.sent(b.from, b.to));
       if (part.empty()) continue;
-      Move m;
-      m.count = part.count;
-      m.dtype = a.dtype;
-      m.piece_bytes = a.message_bytes;
-      m.step = wire_step(uint64_t{b.from} * n + b.to);
+      Move m = a.move(part.count, wire_step(uint64_t{b.from} * n + b.to));
       auto& waiting = relayed[x][p.up()];
       if (p.send()) {
         m.to = p.up() ? next->axis.next : next->axis.prev;
@@ -341,9 +332,7 @@ AlgorithmModule all_to_all_grid_module() {
     const auto grid = grids->of(g);
     std::vector<uint64_t> words{grid->position(rank), grid->w, grid->h, grid->wraps_x, grid->wraps_y};
     words.insert(words.end(), grid->order.begin(), grid->order.end());
-    words.push_back(shape.count);
-    words.push_back(shape.counts.size());
-    words.insert(words.end(), shape.counts.begin(), shape.counts.end());
+    put_blocks(shape, words);
     return words;
   };
   m.scratch_bytes = [](const Group& g, const CollectiveShape& shape) {

@@ -154,6 +154,23 @@ Range BlockRanges::of(uint32_t rank) const {
   return {m_begin[rank], m_shape.counts[rank]};
 }
 
+void put_blocks(const CollectiveShape& shape, std::vector<uint64_t>& words) {
+  words.push_back(shape.count);
+  words.push_back(shape.counts.size());
+  words.insert(words.end(), shape.counts.begin(), shape.counts.end());
+}
+
+CollectiveShape take_blocks(ModuleArguments& a) {
+  CollectiveShape out;
+  out.count = a.take();
+  for (uint64_t k = a.take(); k > 0; --k) out.counts.push_back(a.take());
+  return out;
+}
+
+uint64_t longest_block(const CollectiveShape& shape) {
+  return shape.counts.empty() ? shape.count : *std::max_element(shape.counts.begin(), shape.counts.end());
+}
+
 void put_ranges(const std::vector<Range>& ranges, std::vector<uint64_t>& words) {
   const uint64_t each = ranges.empty() ? 0 : ranges[0].count;
   bool regular = true;

@@ -101,6 +101,11 @@ class BlockRanges {
 /// Ranges as argument words, short when they are equal parts one after the other, and back.
 void put_ranges(const std::vector<Range>& ranges, std::vector<uint64_t>& words);
 Parts take_parts(ModuleArguments& a);
+/// The blocks of an all-to-all, even or not: as argument words (count, number of counts, the counts) and back, and the
+/// longest of them.
+void put_blocks(const CollectiveShape& shape, std::vector<uint64_t>& words);
+CollectiveShape take_blocks(ModuleArguments& a);
+uint64_t longest_block(const CollectiveShape& shape);
 
 /// Whether both directions of a ring of these ranks are the same cable or uplink, and so share its bandwidth.
 bool directions_shared(const CostQuery& q);

@@ -73,9 +73,7 @@ struct Exchange {
 
 /// Room for what waits at a rank between two steps of one way round.
 uint64_t transit_elements(const CollectiveShape& shape, uint32_t n) {
-  const uint64_t longest =
-      shape.counts.empty() ? shape.count : *std::max_element(shape.counts.begin(), shape.counts.end());
-  return n / 2 * longest;
+  return n / 2 * longest_block(shape);
 }
 
 /// Words: position, scratch elements of a way, n, the ranks by position, count, number of counts, the counts.
@@ -85,8 +83,7 @@ void all_to_all_ring_kernel(tl::Tl& tl, const tl::Args& args) {
   const uint64_t transit = a.take();
   Exchange x;
   for (uint64_t k = a.take(); k > 0; --k) x.order.push_back(a.take32());
-  x.shape.count = a.take();
-  for (uint64_t k = a.take(); k > 0; --k) x.shape.counts.push_back(a.take());
+  x.shape = take_blocks(a);
   const uint32_t n = x.n(), item = a.item();
   copy_own(tl, a, a.input + x.input_begin(p, p) * item, a.output + x.output_begin(p, p) * item,
            x.shape.sent(n, x.order[p], x.order[p]));
@@ -329,9 +326,7 @@ AlgorithmModule all_to_all_ring_module() {
     const auto ring = rings->of(g);
     std::vector<uint64_t> words{ring->position(rank), transit_elements(shape, g.size()), g.size()};
     words.insert(words.end(), ring->order.begin(), ring->order.end());
-    words.push_back(shape.count);
-    words.push_back(shape.counts.size());
-    words.insert(words.end(), shape.counts.begin(), shape.counts.end());
+    put_blocks(shape, words);
     return words;
   };
   m.scratch_bytes = [](const Group& g, const CollectiveShape& shape) {
