@@ -45,18 +45,42 @@ void WakeQueue::insert(Entry entry) {
   uint32_t i = m_n_next;
   if (i == m_next.size()) {
     if (entry.later(m_next.back())) {
-      m_heap.push_back(entry);
-      std::push_heap(m_heap.begin(), m_heap.end());
+      push_heap(entry);
       return;
     }
-    m_heap.push_back(m_next.back());
-    std::push_heap(m_heap.begin(), m_heap.end());
+    push_heap(m_next.back());
     --i;
   } else {
     ++m_n_next;
   }
   for (; i != 0 && m_next[i - 1].later(entry); --i) m_next[i] = m_next[i - 1];
   m_next[i] = entry;
+}
+
+void WakeQueue::push_heap(Entry entry) {
+  size_t hole = m_heap.size();
+  m_heap.push_back(entry);
+  for (; hole != 0 && m_heap[(hole - 1) / 4].later(entry); hole = (hole - 1) / 4) m_heap[hole] = m_heap[(hole - 1) / 4];
+  m_heap[hole] = entry;
+}
+
+/// Takes the first one off. \pre !m_heap.empty()
+void WakeQueue::pop_heap() {
+  const Entry last = m_heap.back();
+  m_heap.pop_back();
+  const size_t n = m_heap.size();
+  if (n == 0) return;
+  size_t hole = 0;
+  for (;;) {
+    const size_t first = 4 * hole + 1;
+    if (first >= n) break;
+    size_t least = first;
+    for (size_t i = first + 1; i < std::min(first + 4, n); ++i) least = m_heap[least].later(m_heap[i]) ? i : least;
+    if (!last.later(m_heap[least])) break;
+    m_heap[hole] = m_heap[least];
+    hole = least;
+  }
+  m_heap[hole] = last;
 }
 
 WakeQueue::Entry WakeQueue::take_first() {
@@ -66,8 +90,7 @@ WakeQueue::Entry WakeQueue::take_first() {
     --m_n_next;
   } else {
     m_next[m_n_next - 1] = m_heap.front();
-    std::pop_heap(m_heap.begin(), m_heap.end());
-    m_heap.pop_back();
+    pop_heap();
   }
   return first;
 }

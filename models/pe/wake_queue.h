@@ -57,8 +57,9 @@ class WakeQueue {
   struct Entry {
     Ps at;
     uint64_t who;  // as wide as `at`: entries are copied in one go right after they were written
-    bool later(const Entry& o) const { return at != o.at ? at > o.at : who > o.who; }
-    bool operator<(const Entry& o) const { return later(o); }  // the earliest on top
+    /// At one instant the one that was enrolled first comes first. One number, to be compared without a branch.
+    bool later(const Entry& o) const { return order() > o.order(); }
+    Uint128 order() const { return static_cast<Uint128>(at) << 64 | who; }
   };
   struct Enrolled {
     Sleeper* sleeper;
@@ -68,6 +69,8 @@ class WakeQueue {
   void approach() const;
   void insert(Entry entry);
   Entry take_first();
+  void push_heap(Entry entry);
+  void pop_heap();
   void tick_at(Ps at);
   void enrol(Sleeper& sleeper);
 
@@ -76,7 +79,7 @@ class WakeQueue {
   // One that is not its sleeper's `m_due` was overtaken by an earlier one.
   std::array<Entry, kHorizon + 1> m_next;  ///< the earliest ones, sorted
   uint32_t m_n_next = 0;
-  std::vector<Entry> m_heap;  ///< all others
+  std::vector<Entry> m_heap;  ///< all others, the earliest on top: four below each, a cache line of the host
   const Ps m_quantum;
   uint32_t m_told = 0;  ///< sleepers to be told
   bool m_running = false, m_tells = false;
