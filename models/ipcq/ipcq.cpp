@@ -61,7 +61,7 @@ class Ipcq::DoorbellBehaviour : public RegisterBehaviour {
       status = tlm::TLM_GENERIC_ERROR_RESPONSE;
       return RegStatus::Ok;
     }
-    std::memcpy(m_owner.m_parts.tcm->data(*offset), data, bytes);
+    std::memcpy(m_owner.m_parts.tcm->data(*offset, bytes), data, bytes);
     Transit t;
     t.head = t.tail = at;
     t.wire_payload = bytes;

@@ -123,11 +123,14 @@ class QueuePair {
   bool m_enabled = false;
 
   std::unique_ptr<RxSlot[]> m_rx;
-  uint64_t m_arrived = 0, m_taken = 0, m_released = 0;
+  // Apart: two counts that are read as one right after one of them was written wait for the host's stores before that.
+  uint64_t m_taken = 0;
   Ps m_payload_at = 0;
+  uint64_t m_released = 0;
   Ps m_last_ready = 0;
   uint32_t m_arrive_slot = 0, m_take_slot = 0, m_release_slot = 0;
   uint32_t m_pushed = 0;  ///< bytes in the slot at the tail, of a message that is not complete
+  uint64_t m_arrived = 0;
 
   uint64_t m_sent = 0, m_credited = 0;
   std::unique_ptr<Ps[]> m_credit_at;  ///< per peer slot: when the credit for its last use arrives

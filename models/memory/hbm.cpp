@@ -61,7 +61,11 @@ void Hbm::b_transport(tlm::tlm_generic_payload& trans, sc_core::sc_time& delay) 
   }
   // Without a data pointer (the simulation moves no payload bytes) only time passes. What carries data is kept even
   // then, so that argument blocks reach their kernels.
-  if (trans.get_data_ptr() != nullptr) move_bytes(m_memory, trans, offset);
+  if (trans.get_data_ptr() == nullptr) return;
+  Loan* const loan = transit->loan;
+  const bool lent = loan != nullptr && trans.is_read() && trans.get_byte_enable_ptr() == nullptr &&
+                    m_memory.lend(offset, trans.get_data_length(), *loan);
+  if (!lent) move_bytes(m_memory, trans, offset);
 }
 
 unsigned Hbm::transport_dbg(tlm::tlm_generic_payload& trans) {

@@ -28,7 +28,7 @@ void copy_around_caches(uint8_t* to, const uint8_t* from, uint64_t n) {
     auto* line = reinterpret_cast<__m128i*>(to);
     for (int i = 0; i < 4; ++i) _mm_stream_si128(line + i, _mm_loadu_si128(source + i));
   }
-  _mm_sfence();
+  // No fence: the simulation is one thread, and what hands its memory to another is one.
 #endif
   std::memcpy(to, from, n);
 }
@@ -40,11 +40,20 @@ SparseMemory::~SparseMemory() {
 }
 
 void SparseMemory::clear() {
+  settle_loans(0, m_bytes);
   if (m_base != nullptr) munmap(m_base, m_bytes);
   m_base = nullptr;
+  m_handed_out = false;
 }
 
-uint8_t* SparseMemory::data() {
+uint8_t* SparseMemory::hand_out() {
+  settle_loans(0, m_bytes);
+  map();
+  m_handed_out = m_base != nullptr;
+  return m_base;
+}
+
+uint8_t* SparseMemory::map() {
   if (m_base != nullptr || m_bytes == 0) return m_base;
   void* p = mmap(nullptr, m_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) {
@@ -60,7 +69,8 @@ uint8_t* SparseMemory::data() {
 
 void SparseMemory::write(uint64_t offset, const void* data_in, uint64_t n) {
   if (n == 0) return;
-  uint8_t* base = data();
+  settle_loans(offset, offset + n);
+  uint8_t* base = map();
   if (n >= kLargeWrite) prefer_huge_pages(offset, n);
   if (m_use == Use::Bulk && n >= kStreamedWrite) {
     copy_around_caches(base + offset, static_cast<const uint8_t*>(data_in), n);
@@ -84,6 +94,31 @@ void SparseMemory::read(uint64_t offset, void* data_out, uint64_t n) const {
     std::memset(data_out, 0, n);
   } else {
     std::memcpy(data_out, m_base + offset, n);
+  }
+}
+
+bool SparseMemory::lend(uint64_t offset, uint64_t n, Loan& loan) {
+  if (n < kLeastLoan || m_base == nullptr || m_handed_out || m_loans.size() >= kMostLoans) return false;
+  m_loans.push_back({offset, offset + n, loan.borrower, loan.to});
+  loan.lender = this;
+  loan.source = m_base + offset;
+  loan.bytes = n;
+  return true;
+}
+
+void SparseMemory::end_loan(const Borrower& borrower, uint64_t to) {
+  for (size_t i = m_loans.size(); i-- > 0;) {
+    if (m_loans[i].borrower != &borrower || m_loans[i].to != to) continue;
+    m_loans[i] = m_loans.back();
+    m_loans.pop_back();
+    return;
+  }
+}
+
+void SparseMemory::settle_loans(uint64_t begin, uint64_t end) {
+  for (size_t i = m_loans.size(); i-- > 0;) {
+    const Lent lent = m_loans[i];
+    if (lent.begin < end && begin < lent.end) lent.borrower->settle_loan(lent.to);  // which ends it
   }
 }
 

@@ -72,10 +72,9 @@ bool Dma::strike(const SendSlot& slot, const uint8_t*& data, uint32_t bytes, Ps 
   return false;
 }
 
-Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, uint32_t bytes, uint32_t wire_bytes,
-                      Route& route) {
-  const bool lost = m_faults.messages_armed() && strike(slot, slot_data, bytes, start);
-  PooledPayload& p = prepare(tlm::TLM_WRITE_COMMAND, slot.address, const_cast<uint8_t*>(slot_data), bytes);
+Dma::Result Dma::send(Ps start, const SendSlot& slot, uint64_t tcm_offset, uint32_t bytes, uint32_t wire_bytes,
+                      Route& route, bool moves_bytes) {
+  PooledPayload& p = prepare(tlm::TLM_WRITE_COMMAND, slot.address, nullptr, bytes);
   Transit& t = p.transit.transit;
   t.head = t.tail = start + m_config.pe.dma_setup;
   t.wire_payload = wire_bytes;
@@ -84,14 +83,24 @@ Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, 
   p.notify.qp = slot.peer_qp;
   p.notify.bytes = bytes;
   p.notify.epoch = slot.peer_epoch;
+  // Along a granted route only a PE of ours looks, at the transit.
+  const bool walks = !m_initiator.follows(route, p);
+  const bool faults = m_faults.messages_armed();
+  const uint8_t* data = nullptr;
+  if (moves_bytes) {
+    constexpr uint32_t kHeader = ipcq::kHeaderBytes;
+    const bool gathers = !walks && route.gathers && !faults && bytes > kHeader;
+    if (gathers) t.payload = m_tcm.on_loan(tcm_offset + kHeader, bytes - kHeader);
+    data = m_tcm.data(tcm_offset, t.payload != nullptr ? kHeader : bytes);
+  }
+  const bool lost = faults && strike(slot, data, bytes, start);
+  p.set_data_ptr(const_cast<uint8_t*>(data));
   const Ps now = now_ps();
   m_tcm.port().pass(now, t);
   m_out.pass(now, t);
   // The NOTIFY leaves together with the head of the payload.
   p.notify.doorbell = Transit{t.head, t.head, 8, Channel::Control, slot.egress, slot.has_egress};
   t.notify = &p.notify;
-  // Along a granted route only a PE of ours looks, at the transit.
-  const bool walks = !m_initiator.follows(route, p);
   if (walks) p.set_extension(&p.notify);
   Result r;
   r.taken = t.tail;
@@ -105,6 +114,7 @@ Dma::Result Dma::send(Ps start, const SendSlot& slot, const uint8_t* slot_data, 
   r.status = p.get_response_status();
   if (walks) p.clear_extension(&p.notify);
   t.notify = nullptr;
+  t.payload = nullptr;
   p.release();
   ++m_out_stats.transfers;
   m_out_stats.bytes += bytes;
@@ -147,11 +157,14 @@ void Dma::fetch(uint32_t turns, Ps at) const {
   }
 }
 
-Dma::Result Dma::read(Ps now, Addr src, uint8_t* dst, uint64_t bytes) {
+Dma::Result Dma::read(Ps now, Addr src, uint8_t* dst, uint64_t bytes, Loan* loan) {
   PooledPayload& p = prepare(tlm::TLM_READ_COMMAND, src, dst, bytes);
   Transit& t = p.transit.transit;
   t.head = t.tail = now + m_config.pe.dma_setup;
-  m_initiator.transport(p, m_routes.to(src));
+  Route& route = m_routes.to(src);
+  if (loan != nullptr && m_initiator.follows(route, p)) t.loan = loan;
+  m_initiator.transport(p, route);
+  t.loan = nullptr;
   Result r;
   r.status = p.get_response_status();
   if (r.status == tlm::TLM_OK_RESPONSE) {

@@ -48,11 +48,14 @@ class Dma {
 
   /// TCM -> `dst`, from `start` on, which may lie ahead. \pre out_free() <= start
   Result write(Ps start, Addr dst, const uint8_t* src, uint64_t bytes);
-  /// One message: `slot_data` holds header and payload; fused with its NOTIFY. `wire_bytes` counts what links carry.
-  Result send(Ps start, const SendSlot& slot, const uint8_t* slot_data, uint32_t bytes, uint32_t wire_bytes,
-              Route& route);
+  /// One message: header and payload at `tcm_offset`; fused with its NOTIFY. `wire_bytes` counts what links carry.
+  /// A payload on loan is only copied to its place when others than the target see the transaction.
+  /// \param moves_bytes  false: only time passes
+  Result send(Ps start, const SendSlot& slot, uint64_t tcm_offset, uint32_t bytes, uint32_t wire_bytes, Route& route,
+              bool moves_bytes = true);
   /// `src` -> TCM. \pre in_free() <= now
-  Result read(Ps now, Addr src, uint8_t* dst, uint64_t bytes);
+  /// \param loan  if not null: would do as well (Tcm::ask_loan). Asked for where only the memory sees the transaction
+  Result read(Ps now, Addr src, uint8_t* dst, uint64_t bytes, Loan* loan = nullptr);
 
   /// Something is going to be loaded and sent at `at`, `turns` wake-ups later (models/pe/wake_queue.h).
   void fetch(uint32_t turns, Ps at) const;

@@ -333,7 +333,7 @@ launch::Status Executor::execute(const launch::Descriptor& d) {
       return launch::Status::BadArguments;
     }
     // The argument block. It moves bytes even when the simulation moves no payload.
-    uint8_t* block = m_parts.tcm->data(m_scratch.allocate(d.arg_bytes));
+    uint8_t* block = m_parts.tcm->data(m_scratch.allocate(d.arg_bytes), d.arg_bytes);
     m_parts.dma->set_launch(static_cast<uint32_t>(d.tag), d.group, d.seq);
     while (m_parts.dma->in_free() > now_ps()) sleep_until(m_parts.dma->in_free());
     const Dma::Result r = m_parts.dma->read(now_ps(), d.arg_address, block, d.arg_bytes);
@@ -518,7 +518,7 @@ tl::Slot Executor::recv_slot(tl::Dir from, DType t, uint64_t n, uint16_t step) {
   m_engine.waited_for_message(begin, now_ps(), qp);
   const auto message = m_parts.ipcq->front(qp);
   const uint64_t bytes = n * item_bytes(t);
-  const uint8_t* slot = m_parts.tcm->data(message->tcm_offset);
+  const uint8_t* slot = m_parts.tcm->data(message->tcm_offset, message->bytes);
   if (functional()) {
     ipcq::SlotHeader header;
     std::memcpy(&header, slot, sizeof header);
@@ -552,11 +552,11 @@ uint8_t* Executor::tcm_alloc(uint64_t bytes) {
     throw tl::ProtocolError(fmt::format("PE {}: a tile of {} bytes does not fit: {} of {} bytes of TCM are in use",
                                         flat_pe(), bytes, m_scratch.used(), m_scratch.capacity()));
   }
-  return m_parts.tcm->data(at);
+  return m_parts.tcm->data(at, bytes);
 }
 
 void Executor::tcm_free(uint8_t* p, uint64_t bytes) {
-  m_scratch.release(static_cast<uint64_t>(p - m_parts.tcm->data(0)), bytes);
+  m_scratch.release(static_cast<uint64_t>(p - m_parts.tcm->data(0, 0)), bytes);
 }
 
 uint64_t Executor::dma_load(Addr src, uint8_t* dst, uint64_t bytes) {

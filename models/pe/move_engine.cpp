@@ -37,6 +37,7 @@ void MoveEngine::begin(const launch::ArgHeader& header, const std::vector<launch
   m_in_flight = m_unissued = 0;
   m_stored_by = 0;
   m_spares.clear();
+  m_result_spares.clear();
   m_parts.scratch->reset();
 }
 
@@ -382,6 +383,10 @@ bool MoveEngine::stage(MoveState& m, Piece& p) {
     return true;
   }
   uint64_t at = m_parts.scratch->allocate(bytes);
+  if (at == Scratch::kNone && bytes == m_spare_bytes && !m_result_spares.empty()) {
+    at = m_result_spares.back();
+    m_result_spares.pop_back();
+  }
   if (at == Scratch::kNone && give_back_spares()) at = m_parts.scratch->allocate(bytes);
   if (at != Scratch::kNone) {
     p.stage = static_cast<uint32_t>(at);
@@ -395,25 +400,36 @@ bool MoveEngine::stage(MoveState& m, Piece& p) {
   return false;
 }
 
-void MoveEngine::unstage(const MoveState& m, uint64_t at) {
+/// Nothing lies where the operand was to be, which was borrowed: the result takes the place of an earlier one.
+void MoveEngine::stage_result(const MoveState& m, Piece& p) {
+  p.borrowed = true;
+  if (m_result_spares.empty() || stage_bytes(m) != m_spare_bytes) return;
+  m_spares.insert(m_spares.begin(), p.stage);  // as far from its next use as can be: nobody has touched its lines
+  p.stage = static_cast<uint32_t>(m_result_spares.back());
+  m_result_spares.pop_back();
+}
+
+void MoveEngine::unstage(const MoveState& m, const Piece& p) {
   const uint64_t bytes = stage_bytes(m);
-  if (m_spares.empty()) m_spare_bytes = bytes;
-  if (bytes == m_spare_bytes) {
-    m_spares.push_back(at);
+  if (m_spares.empty() && m_result_spares.empty()) m_spare_bytes = bytes;
+  if (bytes != m_spare_bytes) {
+    m_parts.scratch->release(p.stage, bytes);
+  } else if (p.borrowed) {
+    m_result_spares.push_back(p.stage);
+  } else if (m_functional && !combines(m)) {
+    m_spares.insert(m_spares.begin(), p.stage);  // it may be on loan still, which the next load there ends
   } else {
-    m_parts.scratch->release(at, bytes);
+    m_spares.push_back(p.stage);
   }
 }
 
 bool MoveEngine::give_back_spares() {
-  for (const uint64_t at : m_spares) m_parts.scratch->release(at, m_spare_bytes);
-  const bool any = !m_spares.empty();
-  m_spares.clear();
+  const bool any = !m_spares.empty() || !m_result_spares.empty();
+  for (std::vector<uint64_t>* spares : {&m_spares, &m_result_spares}) {
+    for (const uint64_t at : *spares) m_parts.scratch->release(at, m_spare_bytes);
+    spares->clear();
+  }
   return any;
-}
-
-uint8_t* MoveEngine::accumulator(const MoveState& m, const Piece& p) const {
-  return m_parts.tcm->data(m.computes ? p.stage : p.slot_offset[0]);
 }
 
 uint8_t* MoveEngine::payload(uint8_t* slot) const {
@@ -434,7 +450,16 @@ void MoveEngine::advance_loads(MoveState& m, Ps now) {
     if (!stage(m, p)) break;
     const Addr src = m.move->local + piece_offset(m, m.loaded);
     if (!allowed(m, m_parts.dma->reaches_memory(src, uint64_t{p.count} * m.item), now, now)) break;
-    const Dma::Result r = m_parts.dma->read(now, src, payload(m_parts.tcm->data(p.stage)), uint64_t{p.count} * m.item);
+    // What is loaded is combined with something and overwritten then, or only sent: it need not be copied for that.
+    const uint64_t bytes = uint64_t{p.count} * m.item;
+    Loan loan;
+    if (m_functional) {
+      m_parts.tcm->end_loan(p.stage + ipcq::kHeaderBytes, bytes);
+      loan = m_parts.tcm->ask_loan(p.stage + ipcq::kHeaderBytes);
+    }
+    uint8_t* const to = payload(m_parts.tcm->data(p.stage, ipcq::kHeaderBytes + bytes));
+    const Dma::Result r = m_parts.dma->read(now, src, to, bytes, loan.borrower != nullptr ? &loan : nullptr);
+    if (loan.lender != nullptr) m_parts.tcm->take_loan(loan);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("load", src, r.status);
     p.load_ready = r.done;
     ++m.loaded;
@@ -459,7 +484,7 @@ void MoveEngine::advance_receives(MoveState& m, Ps now) {
       const uint32_t bytes = p.count * m.item;
       if (m_functional) {
         ipcq::SlotHeader header;
-        std::memcpy(&header, m_parts.tcm->data(message->tcm_offset), sizeof header);
+        std::memcpy(&header, m_parts.tcm->data(message->tcm_offset, sizeof header), sizeof header);
         const ipcq::SlotHeader expected = tl::make_header(m_header.group, m_header.seq, m.move->recv_step,
                                                           m.move->dtype, bytes, lane.link.peer_flat_pe, m.received[s]);
         const std::string mismatch = tl::check_header(header, expected);
@@ -498,11 +523,16 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
     p.acc_ready = now;
     if (m.computes) {
       if (!may_release(m, p, now) || !stage(m, p)) break;
-      uint8_t* acc = m_parts.tcm->data(p.stage) + ipcq::kHeaderBytes;
-      const uint8_t* left = m.move->local != 0 ? acc : nullptr;
+      const uint64_t bytes = uint64_t{p.count} * m.item;
+      const uint8_t* borrowed = nullptr;
+      if (m_functional && combines(m)) borrowed = m_parts.tcm->end_loan(p.stage + ipcq::kHeaderBytes, bytes);
+      if (borrowed != nullptr) stage_result(m, p);
+      uint8_t* const acc =
+          m_parts.tcm->data(p.stage, combines(m) ? ipcq::kHeaderBytes + bytes : 0) + ipcq::kHeaderBytes;
+      const uint8_t* left = m.move->local == 0 ? nullptr : borrowed != nullptr ? borrowed : acc;
       uint32_t passes = 0;
       for (size_t s = 0; s < m.move->n_from; ++s) {
-        const uint8_t* slot = m_parts.tcm->data(p.slot_offset[s]) + ipcq::kHeaderBytes;
+        const uint8_t* slot = m_parts.tcm->data(p.slot_offset[s], ipcq::kHeaderBytes + bytes) + ipcq::kHeaderBytes;
         if (left == nullptr) {
           left = slot;
           continue;
@@ -514,7 +544,7 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
       }
       if (m.move->divisor > 1) {
         if (m_functional) {
-          if (left != acc) std::memcpy(acc, left, uint64_t{p.count} * m.item);
+          if (left != acc) std::memcpy(acc, left, bytes);
           divide(m.move->dtype, acc, p.count, m.move->divisor);
         }
         ++passes;
@@ -570,7 +600,7 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
       if (*credit > ready) lane.credit_since = std::min(lane.credit_since, ready);
       const Ps start = std::max(ready, *credit);
       Piece& p = m.piece(m.sent[d]);
-      uint8_t* data = accumulator(m, p);
+      const uint64_t result = accumulator(m, p);
       const uint32_t payload = p.count * m.item;
       const uint32_t bytes = ipcq::kHeaderBytes + payload;
       if (!may_release(m, p, now) || !allowed(m, m_parts.ipcq->reaches_pe(lane.qp), start, now)) break;
@@ -583,10 +613,10 @@ void MoveEngine::advance_sends(MoveState& m, Ps now) {
       if (m_functional) {
         const ipcq::SlotHeader header =
             tl::make_header(m_header.group, m_header.seq, m.move->step, m.move->dtype, payload, m_flat_pe, m.sent[d]);
-        std::memcpy(data, &header, sizeof header);
+        std::memcpy(m_parts.tcm->data(result, sizeof header), &header, sizeof header);
       }
       const uint32_t wire = m_parts.config->ipcq.header_on_wire ? bytes : payload;
-      const Dma::Result r = m_parts.dma->send(start, slot, m_functional ? data : nullptr, bytes, wire, lane.route);
+      const Dma::Result r = m_parts.dma->send(start, slot, result, bytes, wire, lane.route, m_functional);
       if (r.status != tlm::TLM_OK_RESPONSE) fault("send", slot.address, r.status);
       if (m_tap != nullptr) tell_send(lane, slot, start, r.taken, bytes);
       p.taken = std::max(p.taken, r.taken);
@@ -641,7 +671,9 @@ void MoveEngine::advance_stores(MoveState& m, Ps now) {
     const Addr dst = m.move->store + piece_offset(m, m.stored);
     const bool ours = m_parts.dma->reaches_memory(dst, uint64_t{p.count} * m.item);
     if (!may_release(m, p, now) || !allowed(m, ours, start, now)) break;
-    const Dma::Result r = m_parts.dma->write(start, dst, payload(accumulator(m, p)), uint64_t{p.count} * m.item);
+    const uint64_t bytes = uint64_t{p.count} * m.item;
+    uint8_t* const result = payload(m_parts.tcm->data(accumulator(m, p), ipcq::kHeaderBytes + bytes));
+    const Dma::Result r = m_parts.dma->write(start, dst, result, bytes);
     if (r.status != tlm::TLM_OK_RESPONSE) fault("store", dst, r.status);
     p.taken = std::max(p.taken, r.taken);
     m_stored_by = std::max(m_stored_by, r.done);
@@ -675,7 +707,7 @@ bool MoveEngine::advance_retires(MoveState& m, Ps now) {
       break;
     }
     if (p.stage != kUnstaged) {
-      unstage(m, p.stage);
+      unstage(m, p);
       p.stage = kUnstaged;
       if (m_starved) {
         m_starved = false;

@@ -136,6 +136,7 @@ class MoveEngine {
     Ps taken = 0;  ///< the result is there, and all sends and the store have read it
     uint32_t slot_offset[4] = {};
     bool slots_held = false;
+    bool borrowed = false;  ///< what was loaded was combined where it lay
   };
   static constexpr uint32_t kUnstaged = ~uint32_t{0};
   // By cache line: what decides whether it is looked at and how far it is, the messages per direction, the piece.
@@ -190,12 +191,16 @@ class MoveEngine {
   bool advance_retires(MoveState& m, Ps now);
   uint32_t piece_count(const MoveState& m, uint32_t i) const;
   uint64_t piece_offset(const MoveState& m, uint32_t i) const { return uint64_t{i} * m.move->piece_elems * m.item; }
+  /// Else what is loaded is sent or stored as it is.
+  static bool combines(const MoveState& m) { return m.move->n_from != 0 || m.move->divisor > 1; }
   bool stage(MoveState& m, Piece& p);
-  void unstage(const MoveState& m, uint64_t at);
+  void unstage(const MoveState& m, const Piece& p);
+  void stage_result(const MoveState& m, Piece& p);
   static uint64_t stage_bytes(const MoveState& m) {
     return ipcq::kHeaderBytes + uint64_t{m.move->piece_elems} * m.item;
   }
-  uint8_t* accumulator(const MoveState& m, const Piece& p) const;  ///< header first
+  /// Where the result is in the TCM, header first.
+  uint64_t accumulator(const MoveState& m, const Piece& p) const { return m.computes ? p.stage : p.slot_offset[0]; }
   /// Where the data pointer of a transfer goes: null when the simulation moves no payload bytes.
   uint8_t* payload(uint8_t* slot) const;
   bool open(MoveState& m, uint32_t i);
@@ -252,7 +257,9 @@ class MoveEngine {
   MoveStats m_stats;
   uint64_t m_spare_bytes = 0;
 
-  std::vector<uint64_t> m_spares;  ///< staging areas of m_spare_bytes that no piece uses
+  // Staging areas of m_spare_bytes that no piece uses; in the second ones are results of what was borrowed, in the
+  // lines that the host used last.
+  std::vector<uint64_t> m_spares, m_result_spares;
   // Blocks of moves; those that are free, the ones used last on top.
   static constexpr uint32_t kBlock = 8;
   std::vector<std::unique_ptr<QueuedMove[]>> m_queued;

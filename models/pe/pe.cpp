@@ -216,7 +216,7 @@ bool Pe::Impl::send_from_tcm(QpId qp, uint64_t tcm_offset, uint32_t bytes) {
   if (slot.address == 0) return false;
   if (!ipcq.enabled(qp)) return false;
   const uint32_t wire = config.ipcq.header_on_wire || bytes < ipcq::kHeaderBytes ? bytes : bytes - ipcq::kHeaderBytes;
-  const Dma::Result r = dma.send(now, slot, tcm.data(tcm_offset), bytes, wire, firmware_route);
+  const Dma::Result r = dma.send(now, slot, tcm_offset, bytes, wire, firmware_route);
   if (r.status != tlm::TLM_OK_RESPONSE) record_error(regs::pe::ERROR_BITS_BAD_ADDRESS.mask(), slot.address);
   if (tap != nullptr) {
     const Decoded peer = decode(slot.address, shape);
@@ -355,6 +355,7 @@ void Pe::Inbox::give_route(const Transit& transit, uint32_t qp, IpcqPort::Use us
   grant->target = this;
   grant->window_begin = base;
   grant->window_end = base + addr::kPeWindowBytes;
+  grant->gathers = true;
   if (!config.outgrows_host_caches()) return;
   grant->touched.add(this, this + 1);
   if (qp != kNoQp) {
@@ -392,8 +393,16 @@ void Pe::Inbox::access_tcm(tlm::tlm_generic_payload& trans, Transit& transit, ui
   // The port is passed by payload bytes; an IPCQ header that is not on the wire is not counted here either.
   im.tcm.port().pass(now_ps(), transit);
   // A message that its queue pair refuses must not reach a slot: what lies there may not have been read.
-  const bool taken = notify == nullptr || ipcq->would_take(notify->qp, notify->bytes) == QpResult::Ok;
-  if (taken && trans.get_data_ptr() != nullptr) move_bytes(im.tcm.memory(), trans, local);
+  const bool carries = trans.get_data_ptr() != nullptr;
+  if (carries && (notify == nullptr || ipcq->would_take(notify->qp, notify->bytes) == QpResult::Ok)) {
+    if (transit.payload != nullptr) {
+      SparseMemory& memory = im.tcm.memory(local, n);
+      memory.write(local, trans.get_data_ptr(), ipcq::kHeaderBytes);
+      memory.write(local + ipcq::kHeaderBytes, transit.payload, n - ipcq::kHeaderBytes);
+    } else {
+      move_bytes(im.tcm.memory(local, n), trans, local);
+    }
+  }
   if (trans.is_write() && trans.get_byte_enable_ptr() == nullptr) {
     if (notify != nullptr) {
       trans.set_response_status(
@@ -410,8 +419,8 @@ unsigned Pe::transport_dbg(tlm::tlm_generic_payload& trans) {
   const uint64_t length = trans.get_data_length();
   if (local < im.config.pe.tcm_bytes) {
     const auto n = static_cast<unsigned>(std::min<uint64_t>(length, im.config.pe.tcm_bytes - local));
-    if (trans.is_read()) im.tcm.memory().read(local, trans.get_data_ptr(), n);
-    if (trans.is_write()) im.tcm.memory().write(local, trans.get_data_ptr(), n);
+    if (trans.is_read()) im.tcm.memory(local, n).read(local, trans.get_data_ptr(), n);
+    if (trans.is_write()) im.tcm.memory(local, n).write(local, trans.get_data_ptr(), n);
     return n;
   }
   const Decoded d = decode(trans.get_address(), im.shape);

@@ -24,6 +24,8 @@ struct TransitExtension : tlm::tlm_extension<TransitExtension> {
     transit.resolved = false;  // the copy's payload has extensions of its own
     transit.grant = nullptr;
     transit.notify = nullptr;
+    transit.loan = nullptr;
+    transit.payload = nullptr;
   }
 };
 
@@ -55,13 +57,14 @@ struct RouteGrant : tlm::tlm_extension<RouteGrant> {
   tlm::tlm_fw_transport_if<>* target = nullptr;  ///< set by the target; null: nobody granted
   uint64_t window_begin = 0, window_end = 0;     ///< global addresses [begin, end) that the route is valid for
   bool refused = false;                          ///< somebody on the way does not take part
+  bool gathers = false;                          ///< the target knows Transit::payload
   HostLines touched;                             ///< of the target, optional
   void clear_route() {
     forward.clear();
     backward.clear();
     target = nullptr;
     window_begin = window_end = 0;
-    refused = false;
+    refused = gathers = false;
     touched.clear();
   }
   bool complete() const { return !refused && target != nullptr; }

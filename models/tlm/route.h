@@ -30,6 +30,7 @@ struct alignas(64) Route {
   std::unique_ptr<Hop*[]> hops;  ///< forward, then backward
   uint32_t n_forward = 0, n_backward = 0;
   bool has_egress = false;
+  bool gathers = false;  ///< as RouteGrant
   Side egress = Side::E;
   alignas(64) HostLines touched;
 
@@ -69,6 +70,7 @@ struct alignas(64) Route {
     std::copy(grant.backward.begin(), grant.backward.end(),
               std::copy(grant.forward.begin(), grant.forward.end(), hops.get()));
     target = grant.target;
+    gathers = grant.gathers;
     begin_address = grant.window_begin;
     end_address = grant.window_end;
     epoch = now_epoch;

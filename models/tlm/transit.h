@@ -21,6 +21,7 @@ namespace ahbm::models {
 
 struct RouteGrant;  // models/tlm/extensions.h
 struct IpcqNotify;
+struct Loan;  // models/memory/loan.h
 
 enum class Channel : uint8_t { Data, Control };
 
@@ -37,6 +38,10 @@ struct Transit {
   bool resolved = false;
   RouteGrant* grant = nullptr;
   IpcqNotify* notify = nullptr;
+  // Along a granted route, where nobody but its target sees the data: a loan would do (of a read); the payload of a
+  // message (a write with `notify`) lies there, and only its header at the data pointer.
+  Loan* loan = nullptr;
+  const uint8_t* payload = nullptr;
 
   void shift(Ps latency) {
     head += latency;

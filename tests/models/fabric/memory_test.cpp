@@ -1,11 +1,14 @@
 // Sparse storage and the channel timing of an HBM stack.
 #include <sys/resource.h>
 
+#include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 
 #include "models/memory/hbm_timing.h"
 #include "models/memory/sparse_memory.h"
+#include "models/pe/tcm.h"
 #include "tests/support/sim_test.h"
 
 namespace ahbm::models {
@@ -54,6 +57,134 @@ TEST(SparseMemory, SaysWhatItCouldNotMap) {
   } catch (const std::runtime_error& e) {
     EXPECT_NE(std::string(e.what()).find("1152921504606846976"), std::string::npos) << e.what();
   }
+}
+
+/// A memory on which one reader has borrowed, with a place for every loan.
+class Reader : public Borrower {
+ public:
+  explicit Reader(SparseMemory& memory) : m_memory(memory) {}
+  bool borrow(uint64_t offset, uint64_t n, uint64_t to) {
+    Loan loan;
+    loan.borrower = this;
+    loan.to = to;
+    if (!m_memory.lend(offset, n, loan)) return false;
+    EXPECT_EQ(loan.lender, &m_memory);
+    EXPECT_EQ(loan.bytes, n);
+    m_loans[to] = loan;
+    return true;
+  }
+  void settle_loan(uint64_t to) override {
+    const Loan loan = m_loans.at(to);
+    settled[to].assign(loan.source, loan.source + loan.bytes);
+    m_loans.erase(to);
+    m_memory.end_loan(*this, to);
+  }
+  std::map<uint64_t, std::vector<uint8_t>> settled;
+
+ private:
+  SparseMemory& m_memory;
+  std::map<uint64_t, Loan> m_loans;
+};
+
+TEST(SparseMemory, WhatIsOnLoanIsCopiedBeforeItChanges) {
+  SparseMemory memory(1 << 20);
+  std::vector<uint8_t> bytes(64 << 10, 1);
+  memory.write(0, bytes.data(), bytes.size());
+  Reader reader(memory);
+  ASSERT_TRUE(reader.borrow(4096, 4096, 1));
+  ASSERT_TRUE(reader.borrow(8192, 2048, 2));
+  ASSERT_TRUE(reader.borrow(6000, 4096, 3));  // overlaps both
+  const uint8_t two = 2;
+  memory.write(4095, &two, 1);
+  memory.write(10240, &two, 1);
+  EXPECT_EQ(reader.settled.size(), 0u) << "before and behind all of them";
+  memory.write(8192, &two, 1);
+  EXPECT_EQ(memory.loans(), 1u);
+  EXPECT_EQ(reader.settled[2], std::vector<uint8_t>(2048, 1));
+  EXPECT_EQ(reader.settled[3], std::vector<uint8_t>(4096, 1));
+  ASSERT_TRUE(reader.borrow(8192, 2048, 4));
+  memory.end_loan(reader, 4);
+  memory.write(8193, &two, 1);
+  EXPECT_EQ(reader.settled.count(4), 0u);
+  memory.clear();
+  EXPECT_EQ(reader.settled[1], std::vector<uint8_t>(4096, 1));
+  EXPECT_EQ(memory.loans(), 0u);
+}
+
+TEST(SparseMemory, LendsOnlyWhatItSeesChange) {
+  SparseMemory memory(1 << 20);
+  Reader here(memory);
+  EXPECT_FALSE(here.borrow(0, 4096, 1)) << "nothing was ever written";
+  const std::vector<uint8_t> bytes(64 << 10, 1);
+  memory.write(0, bytes.data(), bytes.size());
+  EXPECT_FALSE(here.borrow(0, 64, 1)) << "too short";
+  uint64_t n = 0;
+  while (n < 1000 && here.borrow(0, 4096, n)) ++n;
+  EXPECT_EQ(n, memory.loans());
+  EXPECT_EQ(n, 64u);
+  EXPECT_NE(memory.data(), nullptr);
+  EXPECT_EQ(memory.loans(), 0u) << "who has a pointer may write";
+  EXPECT_EQ(here.settled.size(), 64u);
+  EXPECT_FALSE(here.borrow(0, 4096, 1));
+}
+
+void with_loan(Tcm& tcm, SparseMemory& memory, uint64_t from, uint64_t to, uint64_t n) {
+  Loan loan = tcm.ask_loan(to);
+  EXPECT_TRUE(memory.lend(from, n, loan));
+  tcm.take_loan(loan);
+}
+
+TEST(Tcm, EveryWayToTheBytesFindsWhatWasBorrowed) {
+  SparseMemory memory(1 << 20);
+  std::vector<uint8_t> bytes(32 << 10);
+  std::iota(bytes.begin(), bytes.end(), uint8_t{1});
+  memory.write(0, bytes.data(), bytes.size());
+  const auto part = [&](uint64_t from, uint64_t n) { return std::vector<uint8_t>(&bytes[from], &bytes[from] + n); };
+  Tcm tcm{PeConfig()};
+  const auto at = [&](uint64_t to, uint64_t n) {
+    const uint8_t* p = tcm.data(to, n);
+    return std::vector<uint8_t>(p, p + n);
+  };
+  with_loan(tcm, memory, 100, 4096, 2048);
+  with_loan(tcm, memory, 5000, 8192, 2048);
+  EXPECT_EQ(tcm.loans(), 2u);
+  tcm.data(0, 4096);
+  tcm.data(4096 + 2048, 2048);
+  tcm.data(8192 + 2048, 4096);
+  EXPECT_EQ(tcm.loans(), 2u) << "nothing of these is on loan";
+  EXPECT_EQ(at(4096 + 2047, 1), part(100 + 2047, 1));
+  EXPECT_EQ(tcm.loans(), 1u);
+  EXPECT_EQ(memory.loans(), 1u);
+  EXPECT_EQ(at(4096, 2048), part(100, 2048));
+  std::vector<uint8_t> back(2048);
+  tcm.memory(8192, 2048).read(8192, back.data(), back.size());
+  EXPECT_EQ(back, part(5000, 2048));
+  // What is overwritten whole is never copied; a part of a loan is none.
+  with_loan(tcm, memory, 300, 4096, 2048);
+  EXPECT_EQ(tcm.end_loan(4096, 1024), nullptr);
+  EXPECT_EQ(at(4096, 2048), part(300, 2048));
+  with_loan(tcm, memory, 400, 4096, 2048);
+  const uint8_t* borrowed = tcm.end_loan(4096, 2048);
+  ASSERT_NE(borrowed, nullptr);
+  EXPECT_EQ(std::vector<uint8_t>(borrowed, borrowed + 2048), part(400, 2048));
+  EXPECT_EQ(at(4096, 2048), part(300, 2048)) << "the bytes of before";
+  EXPECT_EQ(tcm.end_loan(4096, 2048), nullptr);
+  EXPECT_EQ(tcm.loans() + memory.loans(), 0u);
+}
+
+TEST(Tcm, LoansEndWithEitherMemory) {
+  auto memory = std::make_unique<SparseMemory>(1 << 20);
+  const std::vector<uint8_t> bytes(32 << 10, 7);
+  memory->write(0, bytes.data(), bytes.size());
+  auto tcm = std::make_unique<Tcm>(PeConfig());
+  with_loan(*tcm, *memory, 0, 4096, 2048);
+  tcm.reset();
+  EXPECT_EQ(memory->loans(), 0u);
+  tcm = std::make_unique<Tcm>(PeConfig());
+  with_loan(*tcm, *memory, 0, 4096, 2048);
+  memory.reset();
+  EXPECT_EQ(tcm->loans(), 0u);
+  EXPECT_EQ(*tcm->data(4096, 2048), 7);
 }
 
 HbmConfig config(uint32_t channels, uint32_t interleave) {

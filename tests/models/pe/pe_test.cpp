@@ -132,7 +132,7 @@ TEST_F(PeTest, OneMessageTakesItsClosedForm) {
     const models::SendSlot slot = pe.ipcq().take_send_slot(QpId{2}, 4096);
     const Ps t0 = now();
     models::Route route;
-    const auto r = pe.dma().send(t0, slot, pe.tcm().data(65536), 4096, 4096, route);
+    const auto r = pe.dma().send(t0, slot, 65536, 4096, 4096, route);
     EXPECT_EQ(r.status, tlm::TLM_OK_RESPONSE);
     const Ps busy = transfer_ps(4096, c.pe.dma_bytes_per_second);  // slower than the TCM ports
     EXPECT_EQ(r.taken - t0, c.pe.dma_setup + c.pe.tcm_latency + busy);
