@@ -28,7 +28,7 @@ void copy_around_caches(uint8_t* to, const uint8_t* from, uint64_t n) {
     auto* line = reinterpret_cast<__m128i*>(to);
     for (int i = 0; i < 4; ++i) _mm_stream_si128(line + i, _mm_loadu_si128(source + i));
   }
-  // No fence: the simulation is one thread, and what hands its memory to another is one.
+  _mm_sfence();
 #endif
   std::memcpy(to, from, n);
 }

@@ -89,7 +89,8 @@ Dma::Result Dma::send(Ps start, const SendSlot& slot, uint64_t tcm_offset, uint3
   const uint8_t* data = nullptr;
   if (moves_bytes) {
     constexpr uint32_t kHeader = ipcq::kHeaderBytes;
-    const bool gathers = !walks && route.gathers && !faults && bytes > kHeader;
+    const bool into_tcm = (slot.address & (addr::kPeWindowBytes - 1)) + bytes <= m_config.pe.tcm_bytes;
+    const bool gathers = !walks && route.gathers && into_tcm && !faults && bytes > kHeader;
     if (gathers) t.payload = m_tcm.on_loan(tcm_offset + kHeader, bytes - kHeader);
     data = m_tcm.data(tcm_offset, t.payload != nullptr ? kHeader : bytes);
   }

@@ -400,26 +400,25 @@ bool MoveEngine::stage(MoveState& m, Piece& p) {
   return false;
 }
 
-/// Nothing lies where the operand was to be, which was borrowed: the result takes the place of an earlier one.
+/// What was loaded is combined into the place of an earlier result, if one is free, and gives its own place back: it
+/// was borrowed, mostly, and nothing lies there. The same whether it was or not, so that no time depends on it.
 void MoveEngine::stage_result(const MoveState& m, Piece& p) {
-  p.borrowed = true;
   if (m_result_spares.empty() || stage_bytes(m) != m_spare_bytes) return;
-  m_spares.insert(m_spares.begin(), p.stage);  // as far from its next use as can be: nobody has touched its lines
+  m_spares.push_back(p.stage);
   p.stage = static_cast<uint32_t>(m_result_spares.back());
   m_result_spares.pop_back();
 }
 
 void MoveEngine::unstage(const MoveState& m, const Piece& p) {
   const uint64_t bytes = stage_bytes(m);
+  if (m_functional && !combines(m)) {  // what was sent as it lay in its memory is not needed here any more
+    m_parts.tcm->end_loan(p.stage + ipcq::kHeaderBytes, uint64_t{p.count} * m.item);
+  }
   if (m_spares.empty() && m_result_spares.empty()) m_spare_bytes = bytes;
-  if (bytes != m_spare_bytes) {
-    m_parts.scratch->release(p.stage, bytes);
-  } else if (p.borrowed) {
-    m_result_spares.push_back(p.stage);
-  } else if (m_functional && !combines(m)) {
-    m_spares.insert(m_spares.begin(), p.stage);  // it may be on loan still, which the next load there ends
+  if (bytes == m_spare_bytes) {
+    (m.move->local != 0 && combines(m) ? m_result_spares : m_spares).push_back(p.stage);
   } else {
-    m_spares.push_back(p.stage);
+    m_parts.scratch->release(p.stage, bytes);
   }
 }
 
@@ -524,12 +523,15 @@ void MoveEngine::advance_computes(MoveState& m, Ps now) {
     if (m.computes) {
       if (!may_release(m, p, now) || !stage(m, p)) break;
       const uint64_t bytes = uint64_t{p.count} * m.item;
-      const uint8_t* borrowed = nullptr;
-      if (m_functional && combines(m)) borrowed = m_parts.tcm->end_loan(p.stage + ipcq::kHeaderBytes, bytes);
-      if (borrowed != nullptr) stage_result(m, p);
+      const uint8_t* left = nullptr;
+      if (m.move->local != 0 && combines(m)) {
+        const uint64_t loaded = p.stage;
+        if (m_functional) left = m_parts.tcm->end_loan(loaded + ipcq::kHeaderBytes, bytes);
+        stage_result(m, p);
+        if (left == nullptr) left = m_parts.tcm->data(loaded, ipcq::kHeaderBytes + bytes) + ipcq::kHeaderBytes;
+      }
       uint8_t* const acc =
           m_parts.tcm->data(p.stage, combines(m) ? ipcq::kHeaderBytes + bytes : 0) + ipcq::kHeaderBytes;
-      const uint8_t* left = m.move->local == 0 ? nullptr : borrowed != nullptr ? borrowed : acc;
       uint32_t passes = 0;
       for (size_t s = 0; s < m.move->n_from; ++s) {
         const uint8_t* slot = m_parts.tcm->data(p.slot_offset[s], ipcq::kHeaderBytes + bytes) + ipcq::kHeaderBytes;

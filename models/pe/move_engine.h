@@ -136,7 +136,6 @@ class MoveEngine {
     Ps taken = 0;  ///< the result is there, and all sends and the store have read it
     uint32_t slot_offset[4] = {};
     bool slots_held = false;
-    bool borrowed = false;  ///< what was loaded was combined where it lay
   };
   static constexpr uint32_t kUnstaged = ~uint32_t{0};
   // By cache line: what decides whether it is looked at and how far it is, the messages per direction, the piece.
@@ -257,8 +256,8 @@ class MoveEngine {
   MoveStats m_stats;
   uint64_t m_spare_bytes = 0;
 
-  // Staging areas of m_spare_bytes that no piece uses; in the second ones are results of what was borrowed, in the
-  // lines that the host used last.
+  // Staging areas of m_spare_bytes that no piece uses; in the second ones are results that something loaded went into,
+  // in the lines that the host used last.
   std::vector<uint64_t> m_spares, m_result_spares;
   // Blocks of moves; those that are free, the ones used last on top.
   static constexpr uint32_t kBlock = 8;

@@ -27,10 +27,11 @@ struct Seen {
 
 constexpr uint32_t kSips = 2;
 
-SystemConfig config(bool grants) {
+SystemConfig config(bool grants, uint64_t scratch_bytes) {
   SystemConfig c = tiny(kSips);
   c.simulation.route_grants = grants;  // loans are only asked for along granted routes
   c.ipcq.sip.slot_bytes = 4096;
+  c.pe.tcm_bytes = c.ipcq.ring_bytes + scratch_bytes;
   return c;
 }
 
@@ -87,8 +88,11 @@ Seen disturbed(Machine& m, uint64_t seed) {
   return seen;
 }
 
-TEST_F(SimTest, LoansCannotBeSeen) {
-  Machine lending(config(true), nullptr, {}, "lending"), copying(config(false), nullptr, {}, "copying");
+class Loans : public SimTest, public testing::WithParamInterface<uint64_t> {};
+
+TEST_P(Loans, CannotBeSeen) {
+  Machine lending(config(true, GetParam()), nullptr, {}, "lending");
+  Machine copying(config(false, GetParam()), nullptr, {}, "copying");
   Seen a, b;
   run([&] {
     a = disturbed(lending, 5);
@@ -100,6 +104,9 @@ TEST_F(SimTest, LoansCannotBeSeen) {
   EXPECT_EQ(a.hash, b.hash);
   EXPECT_EQ(a.results, b.results);
 }
+
+// Room for all pieces under way, and for four or five of them.
+INSTANTIATE_TEST_SUITE_P(Scratch, Loans, testing::Values(1 << 20, 20 << 10), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace ahbm::runtime::test
